@@ -1,0 +1,85 @@
+"""The command `correlator`: one module a command; `main` is where it starts and where every error ends.
+
+Exit codes: 0 done; 2 wrong usage, or nothing readable; 1 an internal error, in one line (CORRELATOR_DEBUG=1 shows the
+traceback). `diagnose --exit-code` adds its own. Modules here import what is heavy inside their functions, so that
+``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from correlator.cli import diagnose, explain, graph, ingest, schema, signatures
+from correlator.cli._output import write_stderr, write_stdout
+from correlator.errors import CorrelatorError, UsageError
+
+_app = typer.Typer(
+    name="correlator",
+    help="Which rank failed first in a dead multi-node training job, whose fault it was, and where to resume.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for _module in (diagnose, ingest, graph, explain, signatures, schema):
+    _app.command(_module.__name__.rpartition(".")[2])(_module.run)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        write_stdout(f"correlator {version('rank-correlator')}\n")
+        raise typer.Exit
+
+
+@_app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line (``sys.argv`` by default) and gives the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code = _app(args=given or ["--help"], prog_name="correlator", standalone_mode=False)
+        if not given:
+            return 2
+    except KeyboardInterrupt:
+        write_stderr("interrupted\n")
+        return 130
+    except SystemExit:
+        raise
+    except BaseException as fault:  # BaseException: a panic in a native library is not an Exception
+        if os.environ.get("CORRELATOR_DEBUG", "") not in ("", "0"):
+            raise
+        return _report(fault)
+    return code if isinstance(code, int) else 0
+
+
+def _report(fault: BaseException) -> int:
+    """Says in one line what went wrong and gives the exit code."""
+    # Wrong options: the class behind typer's errors differs by version, this method does not.
+    describe = getattr(fault, "format_message", None)
+    if describe:
+        write_stderr(f"correlator: {describe()} (correlator --help shows how)\n")
+        return 2
+    if isinstance(fault, UsageError):
+        write_stderr(f"correlator: {fault}\n")
+        return 2
+    if isinstance(fault, CorrelatorError):
+        write_stderr(f"correlator: {fault}\n")
+        return 1
+    text = " ".join(str(fault).split()) or "no message"
+    write_stderr(f"correlator: internal error: {type(fault).__name__}: {text[:300]} (CORRELATOR_DEBUG=1 shows where)\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Which finding is the initiator: trust first, then time where the clocks allow it, then agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from correlator.cascade.model import SECOND, Facts, Finding, certainly_before, interval
+
+#: What the kind of evidence adds to a finding's strength when findings compete.
+_TRUST_BONUS = {
+    "outside": 0.25, "local": 0.22, "protocol": 0.15, "exit": 0.12, "silence": 0.08, "accusation": 0.0, "shape": -0.1, "weak": -0.3,
+}  # fmt: skip
+#: Taken off a direct cause that lies certainly after the stall began: it cannot have set it off.
+_TOO_LATE = 0.35
+#: Taken off what happened in a restarted attempt when an earlier attempt already failed.
+_LATER_ATTEMPT = 0.2
+_DIRECT = ("outside", "local", "exit")
+#: A direct cause must beat a weaker direct one by less than this to lose to it for coming later.
+_EARLIER_WINS_WITHIN = 0.45
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A finding with what the competition made of it."""
+
+    finding: Finding
+    score: float
+    agreeing: int
+
+
+def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
+    """The findings, best first."""
+    findings = [_with_rank_from_others(f, findings) for f in findings]
+    stall = stall_began(facts)
+    ranked = []
+    for finding in findings:
+        score = finding.strength + _TRUST_BONUS[finding.trust]
+        when = interval(finding.incident.time, finding.incident.bound)
+        if stall is not None and finding.trust in ("local", "exit") and when is not None and when[0] > stall[1] + 2 * SECOND:
+            score -= _TOO_LATE
+        if finding.incident.attempt > min((f.incident.attempt for f in findings), default=0):
+            score -= _LATER_ATTEMPT
+        agreeing = sum(
+            1 for other in findings
+            if other.rule != finding.rule and other.incident.ranks and set(other.incident.ranks) == set(finding.incident.ranks)
+        )  # fmt: skip
+        ranked.append(Ranked(finding, score + 0.04 * agreeing, agreeing))
+    ranked.sort(key=lambda r: (-r.score, r.finding.incident.time or 0, r.finding.rule, r.finding.incident.id))
+    return _earlier_first(ranked)
+
+
+def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
+    """Moves a direct cause to the front if it lies certainly before the leading one."""
+    if not ranked or ranked[0].finding.trust not in _DIRECT:
+        return ranked
+    lead = ranked[0]
+    for other in ranked[1:]:
+        if (
+            other.finding.trust in _DIRECT
+            and lead.score - other.score < _EARLIER_WINS_WITHIN
+            and other.finding.strength >= 0.5
+            and certainly_before(other.finding.incident, lead.finding.incident)
+        ):
+            lead = other
+    return [lead, *[r for r in ranked if r is not lead]]
+
+
+def _with_rank_from_others(finding: Finding, findings: Sequence[Finding]) -> Finding:
+    """A cause that is known by its node only takes the rank that an independent rule names on that node."""
+    if finding.trust != "local" or finding.incident.ranks or len(finding.incident.nodes) != 1:
+        return finding
+    node = finding.incident.nodes[0]
+    named = [
+        f.incident.ranks for f in findings
+        if f is not finding and len(f.incident.ranks) == 1 and f.incident.nodes == (node,) and f.trust in ("protocol", "exit", "silence")
+    ]  # fmt: skip
+    if len({*named}) != 1:
+        return finding
+    return replace(finding, incident=replace(finding.incident, ranks=named[0]), scope="rank")
+
+
+def stall_began(facts: Facts) -> tuple[int, int] | None:
+    """When the first waiter began to wait (earliest, latest), in ns: time of its time-out minus how long it ran (M11)."""
+    starts = []
+    for row in facts.events("c10d.watchdog_timeout"):
+        when = interval(row.time, row.time_bound_ns)
+        if when is not None and row.elapsed_ms is not None and row.timestamp_basis == "printed":
+            starts.append((when[0] - row.elapsed_ms * 1_000_000, when[1] - row.elapsed_ms * 1_000_000))
+    return min(starts, default=None)

@@ -1,0 +1,56 @@
+"""Did anything fail at all? A run is clean on positive evidence, not for want of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from correlator.cascade.model import Facts, Finding, Incident
+from correlator.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``failed``: true, false, or None when neither an error nor an end of the run is in the logs."""
+
+    failed: bool | None
+    why: str
+    rows: tuple[Row, ...] = ()
+
+
+def outcome_of(facts: Facts, findings: Sequence[Finding]) -> Outcome:
+    """Whether the job failed, with the rows that say so."""
+    ends = completions(facts)
+    causes = [i for i in facts.incidents if i.role == "initiator"]
+    complaints = [i for i in facts.incidents if i.role == "collateral"]
+    if facts.failed_exits:
+        return Outcome(True, "a launcher or the scheduler reports an abnormal exit")
+    if ends and not [i for i in causes if not _before_end(i, ends)] and not facts.events("torchrun.restart"):
+        return Outcome(False, "the run reports its own orderly end and no process ended abnormally", tuple(ends[-3:]))
+    if causes or [f for f in findings if f.trust in ("outside", "local", "exit")]:
+        return Outcome(True, "an error of its own is reported")
+    if complaints and not ends:
+        return Outcome(True, "ranks report lost or missing peers")
+    if any(f.trust in ("silence", "protocol") for f in findings):
+        return Outcome(True, "ranks stopped apart from each other")
+    return Outcome(None, "neither an error nor an orderly end is in the logs")
+
+
+def completions(facts: Facts) -> list[Row]:
+    """Rows that report the orderly end of the run: a closing line, an orderly stop, or the last step of all."""
+    ends = facts.events("trainer.completed", "trainer.stopped", "megatron.exit")
+    for row in facts.progress:
+        total = row.attr("total")
+        if row.step is not None and total.isdigit() and row.step >= int(total) > 1 and row.event == "megatron.iteration":
+            ends.append(row)
+    return ends
+
+
+def _before_end(incident: Incident, ends: Sequence[Row]) -> bool:
+    """Whether an error lies before a later orderly end of the run in the same stream or by the clock."""
+    row = incident.first
+    return row is not None and any(
+        (end.file == row.file and end.byte_offset > row.byte_offset)
+        or (end.time is not None and row.time is not None and row.timestamp_basis != "inherited" and end.time > row.time)
+        for end in ends
+    )

@@ -1,0 +1,88 @@
+"""Where to resume: the checkpoint directory and the logs' side of the story together."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from correlator.cascade.model import Facts, Finding
+from correlator.checkpoints import Inventory, scan
+from correlator.checkpoints.resume import LogSide, Save, judge
+from correlator.diagnosis import Resume
+from correlator.rows import Row
+
+#: Verdict areas after which saved weights cannot be trusted from the first fault on.
+_TAINTING = frozenset({"numerics", "silent-corruption"})
+
+
+def judge_resume(facts: Facts, chosen: Finding | None, checkpoints: str | Path | None) -> Resume:
+    """The resume part of the diagnosis. ``checkpoints``: the directory, or None to look only where the logs say.
+
+    Raises UsageError if a directory that the caller named cannot be read.
+    """
+    inventory = scan(Path(checkpoints)) if checkpoints is not None else _found_by_itself(facts)
+    return judge(inventory, log_side(facts, chosen))
+
+
+def _found_by_itself(facts: Facts) -> Inventory | None:
+    """The inventory of the save directory that the logs name, if it is there to be read."""
+    for row in reversed(facts.events("checkpoint.save_finished", "checkpoint.save_started")):
+        path = Path(row.attr("path"))
+        try:
+            if path.is_absolute() and path.is_dir():
+                return scan(path)
+        except OSError:
+            return None
+    return None
+
+
+def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
+    """What the logs say about the saves and about the trust in them."""
+    saves: dict[tuple[int | None, str], dict[str, bool]] = {}
+    for event, mark in (
+        ("checkpoint.save_started", "started"), ("checkpoint.save_finished", "finished"),
+        ("checkpoint.save_scheduled", "scheduled_async"),
+    ):  # fmt: skip
+        for row in facts.events(event):
+            saves.setdefault((row.step, row.attr("path")), {})[mark] = True
+    failing = _failed_while_saving(facts, chosen)
+    tainted = chosen is not None and chosen.subclass in _TAINTING
+    return LogSide(
+        saves=tuple(
+            Save(
+                step=step, path=path or None, started="started" in marks, finished="finished" in marks,
+                scheduled_async="scheduled_async" in marks, failed=failing and "finished" not in marks,
+            )
+            for (step, path), marks in sorted(saves.items(), key=lambda item: (item[0][0] is None, item[0][0] or 0, item[0][1]))
+        ),  # fmt: skip
+        first_fault_step=chosen.incident.rows[0].step if chosen and chosen.incident.rows else None,
+        nan_step=_nan_step(facts),
+        suspect_from_step=facts.step_near(chosen.incident.time) if tainted and chosen else None,
+        last_step=facts.step_near(None),
+        started_from_scratch_after_restart=bool(facts.events("megatron.from_scratch")) and bool(facts.events("torchrun.restart")),
+        storage_errors_during_save=failing and chosen is not None and chosen.subclass == "storage",
+        failed_at_start=not facts.trained,
+    )
+
+
+def _failed_while_saving(facts: Facts, chosen: Finding | None) -> bool:
+    """Whether a save was open when the job died."""
+    started = {r.step for r in facts.events("checkpoint.save_started")}
+    finished = {r.step for r in facts.events("checkpoint.save_finished")}
+    return chosen is not None and bool(started - finished)
+
+
+def _nan_step(facts: Facts) -> int | None:
+    """The first step with non-finite numbers by the logs."""
+    steps = [r.step for r in facts.events("megatron.nan") if r.step is not None]
+    steps += [r.step for r in facts.progress if r.step is not None and _is_nan(r)]
+    return min(steps, default=None)
+
+
+def _is_nan(row: Row) -> bool:
+    if row.attr("nan").isdigit() and int(row.attr("nan")) > 0:
+        return True
+    try:
+        return not math.isfinite(float(row.attr("loss") or 0))
+    except ValueError:
+        return False

@@ -1,0 +1,282 @@
+"""From the ranked findings to the words and structures of the diagnosis."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+from correlator.attribution.confidence import confidence
+from correlator.attribution.initiator import Ranked
+from correlator.attribution.outcome import Outcome
+from correlator.cascade.model import Facts, Finding
+from correlator.diagnosis import (
+    Action,
+    Alternative,
+    Collateral,
+    Evidence,
+    Gpu,
+    Initiator,
+    Place,
+    RuledOut,
+    Verdict,
+    Verify,
+)  # fmt: skip
+from correlator.hostlist import fold_ranges
+from correlator.rows import Row
+from correlator.signatures import Signature
+
+#: Gives the raw text of the lines a row was made from.
+RawText = Callable[[Row], str]
+
+_EVIDENCE_LIMIT = 8
+_MANY_RANKS = 64
+
+
+def moment(time_ns: int | None) -> datetime | None:
+    """A time in ns since the epoch as an aware datetime, cut to microseconds."""
+    return None if time_ns is None else datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).replace(
+        microsecond=time_ns % 1_000_000_000 // 1000
+    )  # fmt: skip
+
+
+def attribute(
+    facts: Facts, ranked: Sequence[Ranked], outcome: Outcome, raw: RawText
+) -> tuple[Verdict, Initiator, list[Evidence], list[Alternative], list[RuledOut], list[Action], Verify]:
+    """The verdict and everything that carries it. A run that did not fail has class ``none`` and no initiator."""
+    if outcome.failed is False:
+        return _nothing_failed(outcome, raw, ranked)
+    if not ranked:
+        return _undecided(facts, outcome, raw)
+    chosen = ranked[0].finding
+    signature = facts.signatures.get(chosen.signature or "")
+    sure = confidence(ranked)
+    verdict = Verdict(
+        class_=chosen.class_,
+        subclass=chosen.subclass,
+        signature=chosen.signature or "unknown",
+        title=chosen.title,
+        summary=_summary(facts, chosen, signature),
+        confidence=sure,
+    )
+    return (
+        verdict,
+        _initiator(facts, chosen, raw),
+        _evidence(facts, chosen, ranked, raw),
+        [_alternative(facts, r, sure) for r in _rivals(ranked)],
+        _ruled_out(facts, chosen),
+        _actions(facts, chosen, signature),
+        _verify(facts, chosen, signature),
+    )
+
+
+def _nothing_failed(
+    outcome: Outcome, raw: RawText, ranked: Sequence[Ranked]
+) -> tuple[Verdict, Initiator, list[Evidence], list[Alternative], list[RuledOut], list[Action], Verify]:
+    evidence = [_line("verdict", row, raw, 0.9, outcome.why) for row in outcome.rows]
+    survived = [RuledOut(r.finding.title, "the run went on after it and ended in good order") for r in ranked[:3]]
+    verdict = Verdict("none", None, "none", "Nothing failed", f"No failure is in these logs: {outcome.why}.", 0.9)
+    return verdict, Initiator(), evidence, [], survived, [], Verify()
+
+
+def _undecided(
+    facts: Facts, outcome: Outcome, raw: RawText
+) -> tuple[Verdict, Initiator, list[Evidence], list[Alternative], list[RuledOut], list[Action], Verify]:
+    what = "Ended without an error" if outcome.failed is None else "Failed, but nothing in the logs says why"
+    missing = _missing_sources(facts)
+    summary = f"{outcome.why[0].upper()}{outcome.why[1:]}. " + (
+        f"What would decide: {'; '.join(missing)}." if missing else "The launcher's own output would decide."
+    )
+    rows = sorted((i.rows[0] for i in facts.incidents), key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
+    last = facts.last_progress
+    evidence = [_line("verdict", r, raw, 0.3, "among the first complaints") for r in rows[:3]]
+    if last is not None:
+        evidence.append(_line("verdict", last, raw, 0.3, "the last step that was completed"))
+    verdict = Verdict("unknown", None, "unknown", what, summary, 0.3)
+    return verdict, Initiator(), evidence, [], [], [_collect(m) for m in missing[:3]], Verify()
+
+
+def _summary(facts: Facts, chosen: Finding, signature: Signature | None) -> str:
+    parts = [f"{chosen.title.rstrip('.')}: {chosen.why}."]
+    grid, ranks = facts.topology.grid, chosen.incident.ranks
+    if grid is not None and len(ranks) == 1 and ranks[0] < grid.world_size:
+        place = grid.coordinates(ranks[0])
+        parts.append(f"Rank {ranks[0]} is " + ", ".join(f"{a} {place[a]}" for a in ("tp", "cp", "pp", "dp") if grid.size(a) > 1) + ".")
+    if signature is not None and signature.mechanism:
+        parts.append(signature.mechanism)
+    if chosen.class_ == "unknown":
+        missing = _missing_sources(facts)
+        parts.append(
+            "The logs do not decide whose fault it is" + (f"; {missing[0]} would." if missing else f"; {chosen.control or 'a repeat would.'}")
+        )
+    return " ".join(parts)
+
+
+def _initiator(facts: Facts, chosen: Finding, raw: RawText) -> Initiator:
+    incident, top = chosen.incident, facts.topology
+    ranks = list(incident.ranks)
+    row = incident.first
+    gpus = []
+    for rank in ranks[:_MANY_RANKS] if chosen.scope in ("rank", "ranks") else []:
+        known = top.ranks.get(rank)
+        if known and (known.pci_bus_id or known.gpu is not None):
+            bus = known.pci_bus_id
+            gpus.append(
+                Gpu(
+                    known.node, known.gpu if known.gpu is not None else known.local_rank, bus,
+                    top.gpu_uuid.get((known.node, bus)) if bus else None, top.gpu_serial.get((known.node, bus)) if bus else None,
+                )
+            )  # fmt: skip
+    if not gpus and row is not None and row.pci_bus_id:
+        where = (row.node, row.pci_bus_id)
+        gpus.append(Gpu(row.node, row.gpu, row.pci_bus_id, top.gpu_uuid.get(where), top.gpu_serial.get(where)))
+    bound = incident.bound
+    step = next((r.step for r in incident.rows if r.step is not None), None)
+    return Initiator(
+        ranks=ranks,
+        nodes=list(incident.nodes),
+        gpus=gpus,
+        scope=chosen.scope,
+        silent=chosen.silent,
+        time=moment(incident.time),
+        time_uncertainty_s=None if bound is None or incident.time is None else round(bound / 1e9, 3),
+        step=step if step is not None else facts.step_near(incident.time if bound is not None else None),
+        first_error=_place(row, raw) if row is not None else None,
+    )
+
+
+def _place(row: Row, raw: RawText) -> Place:
+    return Place(row.file, row.line, row.byte_offset, raw(row))
+
+
+def _line(supports: str, row: Row, raw: RawText, weight: float, why: str) -> Evidence:
+    return Evidence(supports, row.file, row.line, row.byte_offset, raw(row), round(weight, 2), why)  # type: ignore[arg-type]
+
+
+def _evidence(facts: Facts, chosen: Finding, ranked: Sequence[Ranked], raw: RawText) -> list[Evidence]:
+    """The proving lines: different kinds first, then agreeing findings; never the same text twice."""
+    found: list[Evidence] = []
+    seen: set[object] = set()
+    kinds: set[str] = set()
+
+    def add(rows: Iterable[Row], supports: str, weight: float, why: str, one_a_kind: bool) -> None:
+        for row in rows:
+            key = (row.file, row.byte_offset)
+            if len(found) < _EVIDENCE_LIMIT and key not in seen and not (one_a_kind and row.event + str(row.signature) in kinds):
+                seen.add(key)
+                kinds.add(row.event + str(row.signature))
+                found.append(_line(supports, row, raw, weight, why))
+
+    add(chosen.incident.rows, "initiator", chosen.strength, chosen.why, one_a_kind=True)
+    own = set(chosen.incident.ranks)
+    for rival in ranked[1:]:
+        if own and own == set(rival.finding.incident.ranks):
+            add(rival.finding.incident.rows, "initiator", rival.finding.strength, rival.finding.why, one_a_kind=True)
+    add(chosen.incident.rows, "verdict", chosen.strength * 0.8, chosen.why, one_a_kind=False)
+    return found
+
+
+def _rivals(ranked: Sequence[Ranked]) -> list[Ranked]:
+    own = ranked[0].finding
+    distinct = {(own.signature, own.incident.ranks)}
+    found = []
+    for rival in ranked[1:]:
+        key = (rival.finding.signature, rival.finding.incident.ranks)
+        if key not in distinct and not (own.incident.ranks and own.incident.ranks == rival.finding.incident.ranks):
+            distinct.add(key)
+            found.append(rival)
+    return found[:3]
+
+
+def _alternative(facts: Facts, rival: Ranked, sure: float) -> Alternative:
+    finding = rival.finding
+    who = f"rank {fold_ranges(finding.incident.ranks)}: " if finding.incident.ranks else ""
+    return Alternative(
+        class_=finding.class_,
+        signature=finding.signature or "unknown",
+        confidence=round(max(0.02, min(finding.strength * (1 - sure), 1 - sure)), 2),
+        why=f"{who}{finding.title}; {finding.why}",
+        control=finding.control or "A repeat of the run with the suspect node left out.",
+    )
+
+
+def _missing_sources(facts: Facts) -> list[str]:
+    """Usual sources that were not collected for the nodes in question, as phrases."""
+    kernel = {r.node for r in facts.rows if r.emitter == "kernel"} | {
+        f.name for f in facts.ingested.files if "kernel" in f.kinds
+    }
+    nodes = [n for n in facts.topology.nodes if n not in kernel]
+    missing = [f"the kernel log (dmesg -T) of {nodes[0]}" if len(nodes) == 1 else "the kernel logs (dmesg -T) of the nodes"] if nodes or not kernel else []
+    absent = [r for r in facts.expected_ranks() if not facts.topology.ranks[r].collected]
+    if absent:
+        missing.append(f"the logs of rank {fold_ranges(absent)}, which were not collected")
+    return missing
+
+
+def _collect(what: str) -> Action:
+    return Action(f"Collect {what}", None, "it is missing here and would decide between the remaining explanations", "read-only")
+
+
+def _ruled_out(facts: Facts, chosen: Finding) -> list[RuledOut]:
+    out = []
+    waiters = sorted({r for i in facts.incidents if i.role == "collateral" for r in i.ranks} - set(chosen.incident.ranks))
+    if waiters:
+        out.append(RuledOut(f"rank {fold_ranges(waiters)} as initiator", "they only report peers that were lost or did not come"))
+    kernel_nodes = {r.node for r in facts.rows if r.emitter == "kernel" and r.node}
+    faults = [i for i in facts.incidents if i.event.startswith("kernel.") and i.role == "initiator"]
+    if kernel_nodes and not faults:
+        out.append(RuledOut("a device or memory error on " + ", ".join(sorted(kernel_nodes)), "the kernel log collected there shows none"))
+    reports = [r for r in facts.events("torchrun.report_entry") if r.attr("is_root") == "true" and r.rank is not None]
+    blamed = sorted({r.rank for r in reports if r.rank is not None} - set(chosen.incident.ranks))
+    if blamed and chosen.incident.ranks:
+        out.append(
+            RuledOut(
+                f"rank {fold_ranges(blamed)} as named under 'Root Cause (first observed failure)'",
+                "that block is written per node, in the order in which its launcher noticed the exits",
+            )
+        )
+    return out
+
+
+def _actions(facts: Facts, chosen: Finding, signature: Signature | None) -> list[Action]:
+    incident = chosen.incident
+    row = incident.first
+    values = {
+        "node": incident.nodes[0] if len(incident.nodes) == 1 else None,
+        "rank": str(incident.ranks[0]) if len(incident.ranks) == 1 else None,
+        "gpu": str(row.gpu) if row and row.gpu is not None else None,
+        "pci_bus_id": row.pci_bus_id if row else None,
+        "pid": str(row.pid) if row and row.pid is not None else None,
+    }
+    actions = []
+    for step in signature.actions if signature else ():
+        actions.append(Action(step.title, _filled(step.command, values), step.why, step.risk))
+    if signature:
+        actions += [Action(text, None, "removes the cause", "read-only") for text in signature.fix[: 3 - len(actions)]]
+    if chosen.class_ == "unknown" or not actions:
+        actions += [_collect(m) for m in _missing_sources(facts)[:2]]
+        if chosen.control:
+            actions.append(Action("Separate the explanations", None, chosen.control, "read-only"))
+    return actions
+
+
+def _filled(command: str | None, values: dict[str, str | None]) -> str | None:
+    """A command with its placeholders filled by shell-quoted values; unknown ones stay in capitals to be filled in."""
+    if command is None:
+        return None
+    for name, value in values.items():
+        command = command.replace("{" + name + "}", shlex.quote(value) if value is not None else name.upper())
+    return command
+
+
+def _verify(facts: Facts, chosen: Finding, signature: Signature | None) -> Verify:
+    if signature is not None and signature.verify:
+        return Verify(signature.verify)
+    step = facts.step_near(None)
+    return Verify(f"The next run passes step {step + 1} on all ranks." if step is not None else "The next run completes its first step on all ranks.")
+
+
+def collateral_of(facts: Facts, initiator: Initiator) -> Collateral:
+    """The ranks that only suffered: those with complaints about peers that are not the initiator's."""
+    ranks = sorted({r for i in facts.incidents if i.role in ("collateral", "teardown") for r in i.ranks} - set(initiator.ranks))
+    return Collateral(ranks, len(ranks))

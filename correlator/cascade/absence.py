@@ -1,0 +1,266 @@
+"""Causes that show only in what is not there: a hung process, a silent rank, a node without a last word.
+
+"Not collected" is never "silent": only ranks whose own logs, or whose launcher's, were read can be silent.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from correlator.cascade.model import Facts, Finding
+from correlator.cascade.protocol import finding_for
+from correlator.cascade.stands import stands, wait_graph
+from correlator.diagnosis import FailureClass
+from correlator.hostlist import fold_ranges
+from correlator.rows import Row
+from correlator.topology import Rank
+
+_TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
+_PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")
+_STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a busy rank was doing, and what follows from it."""
+
+    name: str
+    words: re.Pattern[str]
+    class_: FailureClass
+    subclass: str
+    signature: str
+
+
+@lru_cache(maxsize=1)
+def activities() -> tuple[Activity, ...]:
+    """The known activities, from the data file beside this module."""
+    data = tomllib.loads(files("correlator.cascade").joinpath("activities.toml").read_text(encoding="utf-8"))
+    return tuple(
+        Activity(a["name"], re.compile(a["words"]), a["class"], a["subclass"], a["signature"]) for a in data["activity"]
+    )
+
+
+def wave_kind(facts: Facts) -> str:
+    """How the waiting ranks lost: ``timeout`` (a hang), ``peer lost`` (a death), or empty."""
+    counts: Counter[str] = Counter()
+    for row in facts.rows:
+        text = row.signature or ""
+        if row.event in _TIMEOUTS or (row.event == "python.exception" and re.search(r"time-?d?-?out", text)):
+            counts["timeout"] += 1
+        elif row.event in _PEER_LOST or (row.event == "python.exception" and re.search(r"peer|reset|closed|remote", text)):
+            counts["peer lost"] += 1
+    return max(sorted(counts), key=lambda k: counts[k]) if counts else ""
+
+
+def spoken(facts: Facts) -> dict[int, Row]:
+    """Ranks that printed an error, of their own or about a peer, with its first row."""
+    found: dict[int, Row] = {}
+    for incident in facts.incidents:
+        if incident.role in ("initiator", "collateral") and incident.event not in ("torchrun.worker_failed", "torchrun.report_entry", "slurm.task_exit"):
+            for rank in incident.ranks:
+                found.setdefault(rank, incident.rows[0])
+    return found
+
+
+def did_not_stop_on_sigterm(facts: Facts) -> Iterator[Finding]:
+    """The launcher had to kill one process with SIGKILL: it hung in a call that no signal interrupts (lab notes, 3)."""
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in facts.events("torchrun.kill_escalation"):
+        if row.rank is not None:
+            found[row.rank].append(row)
+    talkers = spoken(facts)
+    quiet = {r: rows for r, rows in found.items() if r not in talkers} or found
+    if not quiet or len(quiet) > max(1, len(facts.expected_ranks()) // 4):
+        return
+    who = sorted(quiet)
+    yield finding_for(
+        facts, "did not stop on SIGTERM", who, [r for rows in quiet.values() for r in rows], trust="silence",
+        strength=0.8 if len(who) == 1 else 0.55, what=f"Rank {fold_ranges(who)} hung and had to be killed", silent=True,
+        why="it ignored SIGTERM until the launcher killed it, and printed no error while its peers did",
+        signature="rank-hang", control=_STACK_CONTROL,
+    )  # fmt: skip
+
+
+def silent_rank(facts: Facts) -> Iterator[Finding]:
+    """Among collected ranks whose peers all printed errors, the one that did not (M9)."""
+    talkers = spoken(facts)
+    ranks = facts.topology.ranks
+    collected = [r for r in facts.expected_ranks() if ranks[r].collected]
+    quiet = [r for r in collected if r not in talkers]
+    if not quiet or len(talkers) < 2 or len(quiet) == len(collected):
+        return
+    stopped = {r for r in quiet if any(e.code == -15 for e in facts.exits.get(r, ()))}
+    failed = {r for r in quiet if any(e.code not in (0, -15) for e in facts.exits.get(r, ()))}
+    if failed - stopped:
+        return
+    rule, strength = "silent while its peers report", 0.66
+    if len(quiet) > 1:
+        narrowed = _waited_for(facts, quiet)
+        if len(narrowed) != 1:
+            return
+        quiet, strength = narrowed, 0.55
+    rank = quiet[0]
+    activity = _doing(facts, ranks[rank])
+    kind = wave_kind(facts)
+    rows = list(talkers.values())[:3]
+    last = _last_line(facts, ranks[rank])
+    if activity and last is not None:
+        rows = [last, *rows]
+    what = (
+        f"Rank {rank} was still {activity.name} while the others waited"
+        if activity
+        else f"Rank {rank} is the only one without an error of its own"
+    )
+    yield finding_for(
+        facts, rule, [rank], rows, trust="silence", strength=strength + (0.08 if activity else 0), what=what, silent=True,
+        why=f"every other collected rank reports {'a time-out' if kind == 'timeout' else 'a lost peer'}; this one reports nothing",
+        class_=activity.class_ if activity else "unknown", subclass=activity.subclass if activity else None,
+        signature=activity.signature if activity else "rank-hang", control=_STACK_CONTROL,
+    )  # fmt: skip
+
+
+def _waited_for(facts: Facts, quiet: Sequence[int]) -> list[int]:
+    """Of several silent ranks, those that ranks with a known place wait for directly, most waited for first."""
+    graph = wait_graph(facts, stands(facts))
+    waited = Counter({r: graph.in_degree(r) for r in quiet if r in graph and graph.in_degree(r)})
+    if not waited:
+        return []
+    best = max(waited.values())
+    return sorted(r for r, n in waited.items() if n == best)
+
+
+def _doing(facts: Facts, rank: Rank) -> Activity | None:
+    texts = [rank.last_place[3]] if rank.last_place else []
+    open_saves = [r for r in facts.events("checkpoint.save_started") if r.rank == rank.rank]
+    finished = {r.step for r in facts.events("checkpoint.save_finished")}
+    texts += [r.body for r in open_saves if r.step not in finished]
+    return next((a for text in texts for a in activities() if a.words.search(text)), None)
+
+
+def _last_line(facts: Facts, rank: Rank) -> Row | None:
+    if rank.last_place is None:
+        return None
+    file, line, offset, text = rank.last_place
+    return Row(-1, "last.sign_of_life", "info", text, file, line, offset, "", node=rank.node, rank=rank.rank)
+
+
+def node_without_last_word(facts: Facts) -> Iterator[Finding]:
+    """All launchers report how their workers ended but one node's, whose files just end: the node is gone (M10, M33)."""
+    told = facts.nodes_with_epitaph
+    top = facts.topology
+    silent = sorted(n for n in top.collected_nodes if n not in told and top.ranks_on(n))
+    if not silent or len(told) < 1 or len(silent) > max(1, len(told)):
+        return
+    talkers = spoken(facts)
+    gone = [n for n in silent if not any(r in talkers for r in top.ranks_on(n))]
+    if len(gone) != 1 or facts.events("slurm.step_aborted"):
+        return
+    ranks = top.ranks_on(gone[0])
+    rows = [row for row in talkers.values()][:3] or facts.events("torchrun.worker_failed")[:2]
+    if not rows:
+        return
+    yield finding_for(
+        facts, "node without a last word", ranks, rows, trust="silence", strength=0.72,
+        what=f"Node {gone[0]} went away without a word", silent=True, class_="infrastructure", subclass="host",
+        why="neither its ranks nor its launcher printed anything when all other nodes reported lost peers",
+        signature="node-lost", scope="node",
+        control="The node's console or BMC log, and whether it answers now without a reboot, separate power loss from network loss.",
+    )  # fmt: skip
+
+
+def store_host_gone(facts: Facts) -> Iterator[Finding]:
+    """All other nodes lose the store at once and no worker says anything else: its host went first (lab notes, 2)."""
+    complaints = facts.events("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_poll_timeout")
+    complaining = {r.node for r in complaints if r.node}
+    top = facts.topology
+    others = top.collected_nodes - complaining
+    agents_only = not any(i.event == "python.exception" and i.role == "initiator" for i in facts.incidents)
+    if len(complaining) < 1 or len(others) != 1 or not agents_only:
+        return
+    host = next(iter(others))
+    ranks = top.ranks_on(host)
+    if 0 not in ranks:
+        return
+    quiet = host not in facts.nodes_with_epitaph
+    yield finding_for(
+        facts, "store host accused by all others", ranks, complaints[:3], trust="silence" if quiet else "accusation",
+        strength=0.68 if quiet else 0.5, what=f"Node {host}, which hosts the rendezvous store, is not reachable any more",
+        why="every other node's launcher lost the store on that node, and that node itself complains of nothing",
+        class_="infrastructure", subclass="host" if quiet else "fabric", silent=True,
+        signature="node-lost" if quiet else "link-down", scope="node",
+        control="Whether that node's own log goes on after the loss separates a dead node from a cut link.",
+    )  # fmt: skip
+
+
+def behind_in_steps(facts: Facts) -> Iterator[Finding]:
+    """No error anywhere, but one process stopped a step before all others: a silent hang (M10, M37)."""
+    last: dict[int, Row] = {}
+    for row in facts.progress:
+        if row.rank is not None and row.step is not None:
+            known = last.get(row.rank)
+            if known is None or (row.step, row.byte_offset) >= (known.step or 0, known.byte_offset):
+                last[row.rank] = row
+    if len(last) < 3 or len(last) < len([r for r in facts.topology.ranks.values() if r.heard]):
+        return
+    furthest = max(r.step or 0 for r in last.values())
+    behind = {r: row for r, row in last.items() if (row.step or 0) < furthest}
+    if not behind or len(behind) > max(1, len(last) // 4):
+        return
+    waiters = [row for r, row in last.items() if r not in behind]
+    yield finding_for(
+        facts, "behind in steps", behind, [*behind.values(), *waiters[:2]], trust="silence", strength=0.6, silent=True,
+        what=f"Rank {fold_ranges(sorted(behind))} stopped before step {furthest} that all others entered",
+        why="its last sign of life is a step behind that of every other process", signature="rank-hang", control=_STACK_CONTROL,
+    )  # fmt: skip
+
+
+def everybody_waits_in_company(facts: Facts) -> Iterator[Finding]:
+    """All ranks wait in calls that all their members entered: no rank is behind, so the transport is (M19)."""
+    places = stands(facts)
+    if len(places) < 3 or wave_kind(facts) != "timeout":
+        return
+    graph = wait_graph(facts, places)
+    top = facts.topology
+    silent = [r for r in facts.expected_ranks() if r not in places]
+    real = [(a, b) for a, b in graph.edges if b in places]
+    if real or len(silent) > len(facts.expected_ranks()) // 2:
+        return
+    rows = [s.row for s in places.values()][:3]
+    yield finding_for(
+        facts, "every group is complete", [], rows, trust="shape", strength=0.5, scope="none",
+        what="The network between the nodes stopped carrying data", class_="infrastructure", subclass="fabric",
+        why="all ranks stand in the same calls with work pending, so none of them is behind the others",
+        signature="link-down" if len(top.nodes) > 1 else "collective-stalled", silent=True,
+        control="Port counters and link events of the nodes at the start of the stall name the link.",
+    )  # fmt: skip
+
+
+def accused_host(facts: Facts) -> Iterator[Finding]:
+    """A host that several survivors name as the peer they lost, and that names nobody itself (M12)."""
+    accusers: dict[str, set[int]] = defaultdict(set)
+    proof: dict[str, list[Row]] = defaultdict(list)
+    for row in facts.rows:
+        host = facts.topology.node_named(row.peer.rpartition("<")[0] or row.peer) if row.peer else None
+        if host and row.rank is not None and row.event in (*_PEER_LOST, "nccl.ib_error") and host != row.node:
+            accusers[host].add(row.rank)
+            proof[host].append(row)
+    accused = {h for h, who in accusers.items() if len(who) >= 2}
+    accusing = {row.node for rows in proof.values() for row in rows}
+    innocent = sorted(accused - accusing)
+    if len(innocent) == 1:
+        host = innocent[0]
+        ranks = facts.topology.ranks_on(host)
+        yield finding_for(
+            facts, "accused and accusing nobody", ranks, proof[host][:3], trust="accusation", strength=0.55,
+            what=f"{host} went away first", silent=True, scope="node" if len(ranks) != 1 else "rank",
+            why=f"{len(accusers[host])} ranks lost their peer on {host}, which itself lost nobody",
+            class_="infrastructure", subclass="host", signature="node-lost",
+            control="The kernel log and the scheduler's record of that node say why it went away.",
+        )  # fmt: skip
+

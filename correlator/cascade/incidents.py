@@ -1,0 +1,135 @@
+"""From rows to incidents: equal rows of one rank are one incident, and what was survived is left out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from correlator.cascade.model import SECOND, Facts, Incident
+from correlator.diagnosis import Role
+from correlator.rows import Row
+
+#: Role of an event that no signature speaks about, by event or emitter; everything else is context.
+_DEFAULT_ROLE: dict[str, Role] = {
+    "c10d.watchdog_timeout": "collateral",
+    "c10d.watchdog_status": "collateral",
+    "c10d.watchdog_exception": "collateral",
+    "c10d.async_error": "collateral",
+    "c10d.store_error": "collateral",
+    "c10d.store_timeout": "collateral",
+    "c10d.comm_aborted": "collateral",
+    "c10d.remote_error": "collateral",
+    "c10d.unique_id_failed": "collateral",
+    "c10d.barrier_victim": "collateral",
+    "c10d.barrier_missing": "collateral",
+    "c10d.abort_notice": "teardown",
+    "c10d.dump_signal": "collateral",
+    "gloo.peer_closed": "collateral",
+    "gloo.peer_reset": "collateral",
+    "gloo.timeout": "collateral",
+    "gloo.connect_failed": "collateral",
+    "nccl.socket_error": "collateral",
+    "nccl.ib_error": "collateral",
+    "nccl.proxy_error": "collateral",
+    "torchrun.signal_sent": "teardown",
+    "torchrun.child_failed": "teardown",
+    "slurm.step_aborted": "teardown",
+    "cpp.terminate": "collateral",
+    "python.exception": "initiator",
+    "python.fatal": "initiator",
+    "python.error_json": "initiator",
+}
+_ROLE_OF_SIGNATURE: dict[str, Role] = {
+    "cause": "initiator",
+    "symptom": "collateral",
+    "teardown": "teardown",
+    "context": "unrelated",
+}
+#: A step line this long after an error of the same job says that the error was survived.
+_SURVIVED = 5 * SECOND
+
+
+def role_of(facts: Facts, row: Row) -> Role:
+    """The role a row can play by its own text, before time and the other ranks are looked at."""
+    signature = facts.signature(row)
+    if signature is not None:
+        return _ROLE_OF_SIGNATURE[signature.role]
+    if row.event == "python.exception" and row.attr("launcher") == "true":
+        return "teardown"
+    return _DEFAULT_ROLE.get(row.event, "unrelated")
+
+
+def build_incidents(facts: Facts) -> list[Incident]:
+    """The incidents of a job, in order of their first row; rows of no consequence are left out."""
+    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    roles: dict[tuple[object, ...], Role] = {}
+    for row in facts.rows:
+        role = role_of(facts, row)
+        if role == "unrelated":
+            continue
+        if role == "initiator" and row.emitter == "python" and survived(facts, row):
+            role = "unrelated"
+            continue
+        who = ("rank", row.rank) if row.rank is not None else ("node", row.node) if row.node else ("writer", row.writer)
+        key = (row.event if row.signature is None else row.signature, role, who, row.process_group, row.attempt)
+        groups[key].append(row)
+        roles[key] = role
+    found = []
+    for number, (key, rows) in enumerate(groups.items(), start=1):
+        rows.sort(key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
+        found.append(_incident(facts, f"e{number}", roles[key], rows))
+    return found
+
+
+def _incident(facts: Facts, name: str, role: Role, rows: list[Row]) -> Incident:
+    row = rows[0]
+    signature = facts.signature(row)
+    dated = next((r for r in rows if r.time is not None and r.timestamp_basis != "inherited"), row)
+    return Incident(
+        id=name,
+        event=row.event,
+        what=signature.title if signature else one_line(row.body),
+        role=role,
+        ranks=(row.rank,) if row.rank is not None else (),
+        nodes=(row.node,) if row.node else tuple(facts.topology.nodes_of([row.rank]) if row.rank is not None else ()),
+        rows=rows,
+        signature=row.signature,
+        time=dated.time,
+        # A time that was taken over from an older line is a lower limit only; no order may rest on it.
+        bound=None if dated.timestamp_basis == "inherited" else dated.time_bound_ns,
+        attempt=row.attempt or 0,
+    )
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    """The last non-empty line of a text (a traceback's message), cut to ``limit`` characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    return first if len(first) <= limit else first[: limit - 1] + "…"
+
+
+def survived(facts: Facts, row: Row) -> bool:
+    """Whether the process that raised this went on: later steps of its own, or of the whole job in step with it.
+
+    A time inherited from an older line cannot say so; then only the writer's own later lines can.
+    """
+    if row.rank is not None and any(e.code not in (0, -15) for e in facts.exits.get(row.rank, ())):
+        last = max((r.byte_offset for r in _exceptions(facts, row.writer)), default=row.byte_offset)
+        if row.byte_offset == last:
+            return False
+    own_later = [r for r in facts.progress if r.writer == row.writer and r.byte_offset > row.byte_offset]
+    if own_later:
+        return True
+    if row.timestamp_basis not in ("printed", "transport") or row.time is None or row.time_bound_ns is None:
+        return False
+    later = [
+        r for r in facts.progress
+        if r.time is not None and r.time_bound_ns is not None
+        and r.time - r.time_bound_ns > row.time + row.time_bound_ns + _SURVIVED
+        and (r.attempt or 0) == (row.attempt or 0)
+    ]  # fmt: skip
+    return len(later) >= 2 and not facts.events("torchrun.restart")
+
+
+def _exceptions(facts: Facts, writer: str) -> Sequence[Row]:
+    return [r for r in facts.events("python.exception") if r.writer == writer]

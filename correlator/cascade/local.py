@@ -1,0 +1,264 @@
+"""Causes that one line states by itself: the scheduler's word, an exception or device error of one rank, an exit code.
+
+Each function is one causal rule and yields findings. The numbers are starting points for the calibration, not
+probabilities: they only order findings of one kind of trust.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from correlator.cascade.model import SECOND, Exit, Facts, Finding, Incident, certainly_before
+from correlator.diagnosis import FailureClass, Scope
+from correlator.rows import Row
+
+#: Exit statuses that an orderly chain of events produces: success, a Python exception, SIGTERM, SIGABRT, SIGINT.
+_EXPLAINED_EXITS = frozenset({0, 1, -15, -6, -2, 15, 143, 134, 130})
+#: Incidents of one cause on different ranks that start this close together are one occurrence.
+_TOGETHER = 30 * SECOND
+#: Application Xids that come back on one device in at least this many separate episodes speak against the device.
+_REPEATS = 3
+_EPISODE = 600 * SECOND
+_APPLICATION_XIDS = frozenset({13, 31, 43})
+#: From this share of the ranks that could speak on, a cause is everywhere.
+_EVERYWHERE = 0.75
+
+
+def scheduler_ended_the_job(facts: Facts) -> Iterator[Finding]:
+    """The scheduler (time limit, preemption, requeue) says it ended the job: settled from outside (M25)."""
+    for incident in _causes(facts):
+        signature = facts.signatures.get(incident.signature or "")
+        if signature is None or signature.blames != "job":
+            continue
+        yield Finding(
+            rule="scheduler ended the step",
+            incident=incident,
+            trust="outside",
+            strength=signature.weight,
+            why="the scheduler itself says why it ended the job",
+            class_=signature.class_,
+            subclass=signature.subclass,
+            signature=signature.id,
+            title=signature.title,
+            scope="none",
+            control=signature.control,
+        )
+
+
+def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
+    """One node's launcher received a signal from outside while the others only lost their peers (M23)."""
+    told = facts.events("torchrun.death_signal")
+    nodes = sorted({r.node for r in told if r.node})
+    agents = facts.nodes_with_epitaph | set(nodes)
+    if not told:
+        return
+    everywhere = len(agents) > 1 and set(nodes) >= agents or not nodes
+    ranks = [] if everywhere else [r for n in nodes for r in facts.topology.ranks_on(n)]
+    rows = sorted(told, key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
+    sigterm = next((r for r in rows if r.signal not in (2,)), None)
+    interrupted = sigterm is None
+    incident = Incident(
+        "told-to-stop", "torchrun.death_signal", "The launcher was told to stop from outside", "initiator",
+        tuple(ranks), () if everywhere else tuple(nodes), rows, time=rows[0].time, bound=rows[0].time_bound_ns,
+    )  # fmt: skip
+    step_was_aborted = bool(facts.events("slurm.step_aborted"))
+    yield Finding(
+        rule="launcher was signalled from outside",
+        incident=incident,
+        trust="exit" if step_was_aborted else "outside",
+        strength=0.55 if everywhere or step_was_aborted else 0.85,
+        why=(
+            "every launcher received the signal"
+            if everywhere
+            else f"only the launcher of {', '.join(nodes)} received a signal; the other nodes lost their peers afterwards"
+        ),
+        class_="infrastructure",
+        subclass="scheduler",
+        signature=rows[0].signature or "preempted",
+        title="Stopped by a person (SIGINT)" if interrupted else "Stopped from outside by SIGTERM (preemption or cancel)",
+        scope="none" if everywhere else "node",
+        control="Ask the scheduler for the job's record (sacct -j JOB -o State,Reason,ExitCode): it names the sender.",
+    )
+
+
+def own_error(facts: Facts) -> Iterator[Finding]:
+    """A rank, its device or its node reports an error of its own: the strongest evidence a rank can give (M15, M22)."""
+    groups: dict[str, list[Incident]] = defaultdict(list)
+    for incident in _causes(facts):
+        signature = facts.signatures.get(incident.signature or "")
+        if signature is None or signature.blames != "job":
+            groups[incident.signature or f"{incident.event}:{_kind(incident)}"].append(incident)
+    for incidents in groups.values():
+        for together in _split_by_time(incidents):
+            yield _own_error_finding(facts, together)
+
+
+def _kind(incident: Incident) -> str:
+    row = incident.first
+    return row.attr("type") or row.event if row else incident.event
+
+
+def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
+    incidents = sorted(incidents, key=lambda i: (i.time is None, i.time or 0, i.rows[0].file, i.rows[0].byte_offset))
+    lead = incidents[0]
+    signature = facts.signatures.get(lead.signature or "")
+    ranks = sorted({r for i in incidents for r in i.ranks})
+    nodes = sorted({n for i in incidents for n in i.nodes})
+    at_start = all(facts.before_training(i.rows[0]) for i in incidents)
+    everywhere = _is_everywhere(facts, ranks, at_start)
+    class_: FailureClass = signature.class_ if signature else "application"
+    if signature and signature.class_everywhere_at_start and everywhere and at_start:
+        class_ = signature.class_everywhere_at_start
+    scope: Scope = "rank" if len(ranks) == 1 else "ranks"
+    if everywhere and len(facts.expected_ranks()) > 1:
+        scope, ranks = "all", facts.expected_ranks()
+        nodes = facts.topology.nodes_of(ranks) or nodes
+    elif not ranks and nodes:
+        scope, ranks = "node", [r for n in nodes for r in facts.topology.ranks_on(n)] if signature and signature.blames == "node" else []
+    elif not ranks:
+        scope = "none"
+    weight = signature.weight if signature else 0.5
+    general = signature is None or signature.priority <= 10
+    merged = Incident(
+        lead.id, lead.event, lead.what, "initiator", tuple(ranks), tuple(nodes),
+        [r for i in incidents for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt,
+    )  # fmt: skip
+    finding = Finding(
+        rule="own error",
+        incident=merged,
+        trust="local",
+        strength=min(0.95, (0.45 if general else 0.55) + 0.4 * weight),
+        why=_why_own(lead, ranks, everywhere),
+        class_=class_,
+        subclass=signature.subclass if signature else "code",
+        signature=signature.id if signature else "unlisted-exception",
+        title=signature.title if signature else lead.what,
+        scope=scope,
+        control=signature.control if signature else "Run the same step again with the same data on other nodes.",
+        explains=tuple(i.id for i in incidents[1:]),
+    )
+    return _repeats_on_one_device(finding)
+
+
+def _why_own(lead: Incident, ranks: Sequence[int], everywhere: bool) -> str:
+    if everywhere and len(ranks) > 1:
+        return "every rank reports the same error of its own, so no single rank is to blame"
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else "these ranks" if ranks else "the node"
+    return f"{who} reports an error of its own; what the others print is about their peers"
+
+
+def _repeats_on_one_device(finding: Finding) -> Finding:
+    """Application Xids that move between devices point to the program; those that return on one, to the device."""
+    rows = [r for r in finding.incident.rows if r.xid in _APPLICATION_XIDS and r.pci_bus_id]
+    episodes: list[int] = []
+    for row in sorted(rows, key=lambda r: r.timestamp or 0):
+        if row.timestamp is not None and (not episodes or row.timestamp - episodes[-1] > _EPISODE):
+            episodes.append(row.timestamp)
+    if len({r.pci_bus_id for r in rows}) == 1 and len(episodes) >= _REPEATS:
+        finding.class_, finding.subclass = "hardware", "gpu"
+        finding.why = f"the same Xid came back on the same device in {len(episodes)} separate episodes"
+    return finding
+
+
+def _is_everywhere(facts: Facts, ranks: Sequence[int], at_start: bool) -> bool:
+    """Whether (nearly) all ranks that could speak report it.
+
+    At start, ranks that the launcher stopped with SIGTERM before they could speak count as having agreed when
+    every node has one that spoke.
+    """
+    expected = facts.expected_ranks()
+    if len(expected) < 2 or not ranks:
+        return not expected
+    if len(ranks) >= max(2, _EVERYWHERE * len(expected)):
+        return True
+    if not at_start or len(ranks) < 2:
+        return False
+    stopped = {r for r, exits in facts.exits.items() if any(e.code == -15 for e in exits)}
+    rest = set(expected) - set(ranks) - stopped
+    nodes = set(facts.topology.nodes_of(expected))
+    return not rest and len(nodes) > 1 and set(facts.topology.nodes_of(ranks)) == nodes
+
+
+def _split_by_time(incidents: Sequence[Incident]) -> Iterable[list[Incident]]:
+    """Splits incidents whose times are certainly far apart, so that a second wave is not blamed with the first."""
+    timed = sorted((i for i in incidents if i.time is not None and i.bound is not None), key=lambda i: i.time or 0)
+    loose = [i for i in incidents if i.time is None or i.bound is None]
+    clusters: list[list[Incident]] = []
+    for incident in timed:
+        if clusters and not certainly_before(clusters[-1][-1], incident, _TOGETHER):
+            clusters[-1].append(incident)
+        else:
+            clusters.append([incident])
+    if not clusters:
+        return [loose]
+    clusters[0].extend(loose)
+    return clusters
+
+
+def sudden_exit(facts: Facts) -> Iterator[Finding]:
+    """A process ended with a status that no orderly chain of events produces and said nothing (M23, M24)."""
+    hung = {r.pid for r in facts.events("torchrun.kill_escalation")}
+    aborted = facts.events("slurm.step_aborted")
+    for rank, exits in sorted(facts.exits.items()):
+        for end in exits:
+            if end.code in _EXPLAINED_EXITS or (end.row.pid is not None and end.row.pid in hung):
+                continue
+            if _is_after_abort(end, aborted) or _is_later_exit(facts, end):
+                continue
+            yield _exit_finding(facts, rank, end)
+            break
+
+
+def _is_after_abort(end: Exit, aborted: Sequence[Row]) -> bool:
+    """srun kills the rest after its notice; the lines of one srun are in the order it saw things."""
+    return any(a.writer == end.observer and a.byte_offset < end.row.byte_offset for a in aborted) and any(
+        end.code == code for code in (-9, 137)
+    )
+
+
+def _is_later_exit(facts: Facts, end: Exit) -> bool:
+    """Whether the same observer saw another rank end abnormally before (its own lines are in its own order)."""
+    if end.row.event != "slurm.task_exit" or end.code not in (-9, 137):
+        return False
+    earlier = [
+        e for exits in facts.exits.values() for e in exits
+        if e.observer == end.observer and e.row.byte_offset < end.row.byte_offset and e.code not in (0, -15)
+    ]  # fmt: skip
+    return bool(earlier)
+
+
+def _exit_finding(facts: Facts, rank: int, end: Exit) -> Finding:
+    row = end.row
+    signature = facts.signature(row)
+    cause = signature if signature and signature.role != "teardown" else None
+    node = facts.topology.node_of_rank(rank) or row.node
+    incident = Incident(
+        f"exit-{rank}", row.event, cause.title if cause else f"Ended with status {end.code}", "initiator",
+        (rank,), (node,) if node else (), _exit_rows(facts, rank, end), row.signature, row.time, row.time_bound_ns,
+    )  # fmt: skip
+    return Finding(
+        rule="ended with a status of its own",
+        incident=incident,
+        trust="exit",
+        strength=0.7,
+        why=f"rank {rank} ended with status {end.code} without printing an error; the others lost their peer",
+        class_=cause.class_ if cause else ("application" if end.code > 0 else "unknown"),
+        subclass=cause.subclass if cause else None,
+        signature=cause.id if cause else ("rank-sigkill" if end.code == -9 else "rank-died"),
+        title=incident.what,
+        silent=True,
+        control=cause.control if cause else "The kernel log of the node and the scheduler's record name the sender.",
+    )
+
+
+def _exit_rows(facts: Facts, rank: int, end: Exit) -> list[Row]:
+    """The exit's rows, the launcher's own line first."""
+    rows = [e.row for e in facts.exits[rank] if e.code == end.code]
+    order = {"torchrun.worker_failed": 0, "composer.rank_crashed": 0, "slurm.task_exit": 1, "mpi.rank_exited": 1}
+    return sorted(rows, key=lambda r: (order.get(r.event, 2), r.file, r.byte_offset))
+
+
+def _causes(facts: Facts) -> list[Incident]:
+    launchers = ("torchrun.worker_failed", "torchrun.report_entry", "torchrun.death_signal", "slurm.task_exit", "mpi.rank_exited", "composer.rank_crashed")
+    return [i for i in facts.incidents if i.role == "initiator" and i.event not in launchers]

@@ -1,0 +1,199 @@
+"""What the causal rules speak about: incidents, findings, and the facts of one job that every rule may ask for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from correlator.clocks import Clocks
+from correlator.diagnosis import FailureClass, Role, Scope
+from correlator.hostlist import expand_hostlist, expand_ranges
+from correlator.ingest import Ingested, Writer
+from correlator.rows import Row
+from correlator.signatures import Signature
+from correlator.topology import Topology, short_name
+
+SECOND = 1_000_000_000
+
+#: Trust in a finding, strongest first: the order in which kinds of evidence decide (design, section 6).
+TRUST = ("outside", "local", "protocol", "exit", "silence", "accusation", "shape", "weak")
+
+
+@dataclass(slots=True)
+class Incident:
+    """One aggregated occurrence: one failure of one rank or node, one wave of a process group, or an absence.
+
+    ``time`` is corrected, in ns since the epoch; ``bound`` its half width in ns, None for unbounded.
+    """
+
+    id: str
+    event: str
+    what: str
+    role: Role
+    ranks: tuple[int, ...]
+    nodes: tuple[str, ...]
+    rows: list[Row]
+    signature: str | None = None
+    time: int | None = None
+    bound: int | None = None
+    attempt: int = 0
+
+    @property
+    def first(self) -> Row | None:
+        """The row the incident rests on."""
+        return self.rows[0] if self.rows else None
+
+
+@dataclass(slots=True)
+class Finding:
+    """A possible initiator: which incident, by which rule, how far it can be trusted, and what it explains."""
+
+    rule: str
+    incident: Incident
+    trust: str
+    strength: float
+    why: str
+    class_: FailureClass = "unknown"
+    subclass: str | None = None
+    signature: str | None = None
+    title: str = ""
+    scope: Scope = "rank"
+    silent: bool = False
+    control: str = ""
+    explains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a rank's process ended. ``code`` is negative for a signal; ``order`` sorts exits that one observer saw."""
+
+    rank: int
+    code: int
+    row: Row
+    observer: str
+
+
+@dataclass
+class Facts:
+    """Everything the rules may ask about one job."""
+
+    ingested: Ingested
+    rows: Sequence[Row]
+    progress: Sequence[Row]
+    topology: Topology
+    clocks: Clocks
+    signatures: Mapping[str, Signature]
+    incidents: list[Incident] = field(default_factory=list)
+
+    def signature(self, row: Row) -> Signature | None:
+        """The failure signature of a row, if it matched one."""
+        return self.signatures.get(row.signature) if row.signature else None
+
+    def events(self, *names: str) -> list[Row]:
+        """Rows of these events, in table order."""
+        return [row for name in names for row in self._by_event.get(name, ())]
+
+    @cached_property
+    def _by_event(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in self.rows:
+            found[row.event].append(row)
+        return found
+
+    @cached_property
+    def writers(self) -> dict[str, Writer]:
+        """Writers by key."""
+        return {w.key: w for w in self.ingested.writers}
+
+    @cached_property
+    def exits(self) -> dict[int, list[Exit]]:
+        """Exit statuses by rank, as launchers and schedulers report them."""
+        found: dict[int, list[Exit]] = defaultdict(list)
+        for row in self.rows:
+            for rank, code in _exits_of(row, self.topology):
+                found[rank].append(Exit(rank, code, row, row.writer))
+        return found
+
+    @cached_property
+    def failed_exits(self) -> bool:
+        """Whether any launcher or scheduler reports an abnormal end."""
+        coded = ("deepspeed.return_code", "hydra.bad_termination", "mpi.rank_exited", "slurm.task_exit", "lightning.child_died")
+        return any(e.code for exits in self.exits.values() for e in exits) or any(
+            (row.exit_code or row.signal or row.event == "hydra.bad_termination") for row in self.events(*coded)
+        )
+
+    @cached_property
+    def nodes_with_epitaph(self) -> set[str]:
+        """Nodes whose launcher said how its workers ended."""
+        events = self.events(
+            "torchrun.worker_failed", "torchrun.report_entry", "torchrun.death_signal", "torchrun.kill_escalation",
+            "torchrun.child_failed", "torchrun.rendezvous_error", "torchrun.rendezvous_timeout",
+        )  # fmt: skip
+        return {row.node for row in events if row.node}
+
+    @cached_property
+    def last_progress(self) -> Row | None:
+        """The step line with the highest step of the run that died; the latest of those with a time."""
+        stepped = [r for r in self.progress if r.step is not None]
+        return max(stepped, key=lambda r: (r.time or 0, r.step or 0), default=None)
+
+    @cached_property
+    def first_progress_ns(self) -> int | None:
+        """Corrected time of the first step line."""
+        times = [r.time for r in self.progress if r.time is not None]
+        return min(times) if times else None
+
+    @cached_property
+    def trained(self) -> bool:
+        """Whether any training step was completed."""
+        return any(r.step is not None for r in self.progress)
+
+    def before_training(self, row: Row) -> bool:
+        """Whether a row certainly lies before the first step of its run."""
+        if not self.trained:
+            return True
+        if row.time is None or self.first_progress_ns is None or row.timestamp_basis in ("inherited", "none"):
+            return False
+        return row.time < self.first_progress_ns
+
+    def expected_ranks(self) -> list[int]:
+        """Every rank known to exist."""
+        return sorted(self.topology.ranks)
+
+    def step_near(self, time: int | None) -> int | None:
+        """The last completed step at some time; without a time, the last of all."""
+        steps = [r.step for r in self.progress if r.step is not None and (time is None or r.time is None or r.time <= time)]
+        return max(steps, default=None)
+
+
+def _exits_of(row: Row, topology: Topology) -> Iterable[tuple[int, int]]:
+    """(rank, code) of a row that states how processes ended; shells' 128+n is folded to -n for scheduler lines."""
+    if row.event in ("torchrun.worker_failed", "torchrun.report_entry", "composer.rank_crashed", "mpi.rank_exited"):
+        if row.rank is not None:
+            code = row.exit_code if row.exit_code is not None else -(row.signal or 0)
+            yield row.rank, code
+    elif row.event == "slurm.task_exit" and topology.tasks_are_ranks:
+        code = row.exit_code if row.exit_code is not None else -(row.signal or 0)
+        if code > 128:
+            code = 128 - code
+        for task in expand_ranges(row.attr("tasks")) or ([row.task] if row.task is not None else []):
+            yield task, code
+
+
+def task_exit_nodes(row: Row, topology: Topology) -> list[str]:
+    """The nodes that a Slurm task-exit line is about."""
+    names = expand_hostlist(row.attr("nodes")) if row.attr("nodes") else ([row.node] if row.node else [])
+    return [topology.node_named(n) or short_name(n) for n in names]
+
+
+def interval(row_time: int | None, bound: int | None) -> tuple[int, int] | None:
+    """Earliest and latest true time, or None when nothing bounds it."""
+    return None if row_time is None or bound is None else (row_time - bound, row_time + bound)
+
+
+def certainly_before(a: Incident, b: Incident, slack: int = 0) -> bool:
+    """Whether ``a`` lies before ``b`` by more than both bounds leave open."""
+    first, second = interval(a.time, a.bound), interval(b.time, b.bound)
+    return first is not None and second is not None and first[1] + slack < second[0]

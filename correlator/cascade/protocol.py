@@ -1,0 +1,229 @@
+"""Causes read from the state of the collectives: who ran something else, who is missing, who waits for whom.
+
+Keyed by process group and attempt throughout: sequence numbers of different groups say nothing about each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import networkx as nx
+
+from correlator.cascade.model import Facts, Finding, Incident
+from correlator.cascade.stands import Stand, axes_of, deviants, outside_collective, stands, wait_graph
+from correlator.diagnosis import Scope
+from correlator.hostlist import expand_ranges, fold_ranges
+from correlator.rows import Row
+
+_WATCHDOG = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout")
+
+
+def finding_for(
+    facts: Facts, rule: str, ranks: Iterable[int], rows: Sequence[Row], *, trust: str, strength: float, what: str, why: str,
+    **more: object,
+) -> Finding:  # fmt: skip
+    """A finding about some ranks; its time is that of the earliest row."""
+    who = sorted(set(ranks))
+    rows = list(rows)
+    first = min((r for r in rows if r.time is not None), key=lambda r: r.time or 0, default=None)
+    incident = Incident(
+        f"{rule}-{fold_ranges(who)}".replace(" ", "-"), rows[0].event if rows else "absence", what, "initiator", tuple(who),
+        tuple(facts.topology.nodes_of(who)), rows, rows[0].signature if rows else None,
+        first.time if first else None, first.time_bound_ns if first else None,
+    )  # fmt: skip
+    scope: Scope = "rank" if len(who) == 1 else "ranks" if who else "none"
+    return Finding(
+        rule=rule, incident=incident, trust=trust, strength=strength, why=why, title=what,
+        **{"scope": scope, **more},  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def mismatched_collective(facts: Facts) -> Iterator[Finding]:
+    """The ranks of a group run different collectives: the fingerprints' majority, sister groups included (M20)."""
+    rows = facts.events("c10d.collective_mismatch")
+    if not rows:
+        return
+    prints: dict[int, str] = {}
+    groups: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for row in rows:
+        pair = tuple(sorted((row.attr("fingerprint_a"), row.attr("fingerprint_b"))))
+        if row.rank is not None:
+            groups[pair].add(row.rank)
+    for row in rows:
+        group = _group_of_printer(facts, row, groups)
+        for side in ("a", "b"):
+            number = row.attr(f"rank_{side}")
+            if number.isdigit() and int(number) < len(group):
+                prints[group[int(number)]] = row.attr(f"fingerprint_{side}")
+    odd = _minority(prints)
+    what = "Ranks of one process group ran different collectives"
+    yield finding_for(
+        facts, "operation mismatch", odd, [r for r in rows if r.rank in odd] + [r for r in rows if r.rank not in odd],
+        trust="protocol", strength=0.85 if len(odd) == 1 else 0.6, what=what,
+        why=(
+            f"rank {odd[0]} ran another operation or shape than the majority of its peers"
+            if len(odd) == 1
+            else "the ranks contradict each other and no majority tells which one is wrong"
+        ),
+        class_="application", subclass="desync", signature=rows[0].signature or "collective-mismatch",
+        control="Compare the program paths and input shapes of the two ranks at this step.",
+    )  # fmt: skip
+
+
+def _group_of_printer(facts: Facts, row: Row, groups: dict[tuple[str, ...], set[int]]) -> list[int]:
+    """The members of the group in which a fingerprint report numbers its ranks."""
+    grid = facts.topology.grid
+    largest = max((int(row.attr(f"rank_{s}")) for s in "ab" if row.attr(f"rank_{s}").isdigit()), default=0)
+    if row.rank is not None and grid is not None:
+        fitting = [g for axes in (("dp",), ("tp",), ("pp",)) if len(g := grid.group(row.rank, axes)) > largest]
+        pair = tuple(sorted((row.attr("fingerprint_a"), row.attr("fingerprint_b"))))
+        told = groups.get(pair, set())
+        best = max(fitting, key=lambda g: len(told & set(g)), default=None)
+        if best:
+            return list(best)
+    return facts.expected_ranks()
+
+
+def _minority(prints: dict[int, str]) -> list[int]:
+    shapes = Counter(_essence(p) for p in prints.values())
+    if len(shapes) < 2 or len(prints) < 3:
+        return []
+    (_, most), *rest = shapes.most_common()
+    if rest[0][1] == most:
+        return []
+    common = shapes.most_common(1)[0][0]
+    return sorted(r for r, p in prints.items() if _essence(p) != common)
+
+
+def _essence(fingerprint: str) -> str:
+    """A fingerprint without its sequence number, which differs between sister groups by chance."""
+    return fingerprint.partition("OpType=")[2] or fingerprint
+
+
+def named_as_missing(facts: Facts) -> Iterator[Finding]:
+    """A barrier or a desync report names the members that never came; the numbers are ranks of that group (M6)."""
+    votes: dict[int, list[Row]] = defaultdict(list)
+    for row in facts.events("c10d.barrier_missing", "c10d.desync_report", "nccl.ras_missing"):
+        listed = expand_ranges((row.attr("missing_ranks") or row.attr("lagging_ranks")).replace(" ", ""))
+        for rank in _global(facts, row, listed):
+            votes[rank].append(row)
+    if not votes:
+        return
+    # A rank that itself reports missing members waited, so it is not the one they wait for.
+    waiting = {r.rank for r in facts.events("c10d.barrier_missing") if r.rank is not None}
+    silent = {r: rows for r, rows in votes.items() if r not in waiting} or votes
+    rows = [row for found in silent.values() for row in found]
+    unique = list({(r.file, r.byte_offset): r for r in rows}.values())
+    who = sorted(silent)
+    yield finding_for(
+        facts, "named as missing", who, unique, trust="protocol", strength=0.75,
+        what=f"Rank{'s' if len(who) > 1 else ''} {fold_ranges(who)} never reached the collective",
+        why="the waiting ranks name the members that did not come", signature=_missing_signature(facts, who), silent=True,
+        control="A stack dump of the missing rank while it hangs (py-spy dump --pid PID) shows where it stands.",
+    )  # fmt: skip
+
+
+def _missing_signature(facts: Facts, who: Sequence[int]) -> str:
+    collected = all(facts.topology.ranks[r].collected for r in who if r in facts.topology.ranks)
+    return "rank-hang" if collected else "ranks-missing-at-barrier"
+
+
+def _global(facts: Facts, row: Row, group_ranks: Sequence[int]) -> list[int]:
+    """Global ranks of group ranks. The printer's own group rank tells which group it is where a grid is known."""
+    grid = facts.topology.grid
+    axes = axes_of(row.process_group or "") or axes_of(row.attr("pg_desc"))
+    if grid is None or row.rank is None:
+        return [r for r in group_ranks if r in facts.topology.ranks]
+    if axes is None:
+        printer = 0 if row.event == "c10d.barrier_missing" else row.group_rank
+        stand = stands(facts).get(row.rank)
+        by_call = axes_of(stand.text) if stand else None
+        choices = [by_call] if by_call else [("tp",), ("dp",), ("pp",), ("tp", "pp"), tuple(grid.axes)]
+        fitting = [
+            g for a in choices
+            if len(g := grid.group(row.rank, a)) > max([*group_ranks, 0]) and (printer is None or g[printer] == row.rank)
+        ]  # fmt: skip
+        if not fitting:
+            return [r for r in group_ranks if r in facts.topology.ranks]
+        group = fitting[0]
+    else:
+        group = grid.group(row.rank, axes)
+    return [group[r] for r in group_ranks if r < len(group)]
+
+
+def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
+    """Members of a group that did not time out at the number the others wait at, or never enqueued it (M4, M6, M9)."""
+    statuses: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
+    for row in facts.events("c10d.watchdog_status"):
+        if row.rank is not None and row.last_enqueued is not None:
+            statuses[row.attempt, row.process_group or ""].setdefault(row.rank, row)
+    behind: dict[int, Row] = {}
+    for rows in statuses.values():
+        target = max((r.seq or -1 for r in rows.values()), default=-1)
+        late = {k: r for k, r in rows.items() if r.last_enqueued is not None and r.last_enqueued < target}
+        if late and 2 * len(late) < len(rows) + 1:
+            behind.update(late)
+    if behind:
+        yield finding_for(
+            facts, "lowest sequence number", behind, list(behind.values()), trust="protocol", strength=0.75,
+            what=f"Rank {fold_ranges(sorted(behind))} never issued the collective that the others wait in",
+            why="its last enqueued number is below the one its group waits at", signature="collective-desync",
+            class_="application", subclass="desync",
+            control="A stack dump of that rank, or the flight recorder dump of all ranks, shows what it ran instead.",
+        )  # fmt: skip
+    waiters = {r.rank: r for r in facts.events(*_WATCHDOG) if r.rank is not None}
+    expected = {r for r in facts.expected_ranks() if facts.topology.ranks[r].collected}
+    absent = sorted(expected - set(waiters) - set(behind) - _spoke_otherwise(facts))
+    worldwide = len(waiters) >= 2 and 2 * len(waiters) >= len(expected) and facts.topology.grid is None
+    if worldwide and absent and len(absent) <= max(1, len(expected) // 4):
+        yield finding_for(
+            facts, "missing from the time-outs", absent, list(waiters.values())[:3], trust="silence",
+            strength=0.7 if len(absent) == 1 else 0.5,
+            what=f"Rank {fold_ranges(absent)} is missing from the collective that all others wait in",
+            why="all other collected ranks timed out in the same wait and only this one did not", silent=True,
+            signature="rank-hang", control="A stack dump of that rank while it hangs shows where it stands.",
+        )  # fmt: skip
+
+
+def _spoke_otherwise(facts: Facts) -> set[int]:
+    """Ranks with an error of a peer in their own words, which are waiters of another kind."""
+    return {i.ranks[0] for i in facts.incidents if i.role == "collateral" and len(i.ranks) == 1}
+
+
+def wait_for(facts: Facts) -> Iterator[Finding]:
+    """The sink of the wait-for graph: the one everybody waits for and who waits for nobody (M17, M21, M31)."""
+    places = stands(facts)
+    idle = outside_collective(facts)
+    if len(places) < 2:
+        return
+    graph = wait_graph(facts, places)
+    if not graph.number_of_edges():
+        return
+    order = nx.condensation(graph)
+    sinks = [set(order.nodes[n]["members"]) for n in order if order.out_degree(n) == 0 and order.in_degree(n)]
+    cycles = [set(order.nodes[n]["members"]) for n in order if len(order.nodes[n]["members"]) > 1 and not order.out_degree(n)]
+    for sink in sinks:
+        quiet = sorted(r for r in sink if r not in places)
+        if len(sink) == 1 and quiet:
+            rows = [idle[quiet[0]]] if quiet[0] in idle else [places[r].row for r in sorted(graph.predecessors(quiet[0]))]
+            yield finding_for(
+                facts, "everybody waits for it", quiet, rows, trust="protocol", strength=0.72,
+                what=f"Rank {quiet[0]} never entered the call that its peers wait in",
+                why="following who waits for whom through the process groups ends at this rank", silent=True,
+                signature="rank-hang", control="A stack dump of that rank while it hangs shows where it stands.",
+            )  # fmt: skip
+    for cycle in cycles:
+        odd = deviants(facts, places, cycle)
+        if len(odd) == 1:
+            yield _deviant(facts, places[odd[0]])
+
+
+def _deviant(facts: Facts, stand: Stand) -> Finding:
+    return finding_for(
+        facts, "waits where nobody follows", [stand.rank], [stand.row], trust="protocol", strength=0.62,
+        what=f"Rank {stand.rank} waits in a call that no other member of its group entered",
+        why=f"it stands at {stand.site.rpartition('/')[2]} while its sister ranks stand elsewhere", silent=True,
+        class_="application", subclass="desync", signature="collective-desync",
+        control="Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it compares the calls of all ranks before each one.",
+    )  # fmt: skip

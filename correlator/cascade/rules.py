@@ -1,0 +1,34 @@
+"""The registry of causal rules: which functions look for an initiator, in the order of trust (design, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from correlator.cascade import absence, local, protocol, start
+from correlator.cascade.model import Facts, Finding
+
+Rule = Callable[[Facts], Iterator[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    local.scheduler_ended_the_job,
+    local.agent_was_told_to_stop,
+    local.own_error,
+    start.rendezvous_failed,
+    protocol.mismatched_collective,
+    protocol.named_as_missing,
+    protocol.missing_from_watchdog,
+    protocol.wait_for,
+    local.sudden_exit,
+    absence.did_not_stop_on_sigterm,
+    absence.silent_rank,
+    absence.node_without_last_word,
+    absence.store_host_gone,
+    absence.accused_host,
+    absence.behind_in_steps,
+    absence.everybody_waits_in_company,
+)
+
+
+def find_initiators(facts: Facts) -> list[Finding]:
+    """Everything the rules find, in rule order; which one is the answer is decided by the attribution."""
+    return [finding for rule in RULES for finding in rule(facts)]

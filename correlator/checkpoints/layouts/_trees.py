@@ -1,0 +1,43 @@
+"""Sub-trees that Trainer and Accelerate leave to other libraries: DeepSpeed's and DCP's, and files of every rank."""
+
+from __future__ import annotations
+
+import re
+
+from correlator.checkpoints import dcp
+from correlator.checkpoints.disk import Folder
+from correlator.checkpoints.layouts import deepspeed
+from correlator.checkpoints.model import Findings, Reading
+
+_FSDP = re.compile(r"(pytorch_model_fsdp|optimizer)_\d+")
+
+
+def read_trees(folder: Folder, findings: Findings, reading: Reading) -> int:
+    """Check the trees inside; how many there are."""
+    trees = 0
+    for name, sub in folder.folders.items():
+        inner: Findings | None = None
+        if deepspeed.recognises(sub):
+            inner = deepspeed.read(sub, reading)
+        elif dcp.is_dcp(sub) or _FSDP.fullmatch(name):
+            inner = Findings()
+            dcp.check(sub, inner, reading)
+        if inner is not None:
+            trees += 1
+            findings.absorb(inner, name)
+    return trees
+
+
+def check_ranks(folder: Folder, pattern: re.Pattern[str], findings: Findings) -> None:
+    """Random-number states, one file a rank: their count is the world size, a gap is a limit and no fault.
+
+    A rank without its file resumes with other random numbers; nothing else is lost.
+    """
+    ranks = {int(match[1]) for match in map(pattern.fullmatch, folder.files) if match}
+    if not ranks:
+        return
+    findings.sizes(world=max(ranks) + 1)
+    lost = max(ranks) + 1 - len(ranks)
+    if lost:
+        first = next(rank for rank in range(max(ranks)) if rank not in ranks)
+        findings.note(f"the random-number state of {lost} ranks is missing, first of rank {first}")

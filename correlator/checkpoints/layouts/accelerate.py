@@ -1,0 +1,47 @@
+"""Accelerate's ``checkpoint_N/``: weights, ``optimizer.bin``, and last ``random_states_K.pkl`` by every rank.
+
+Source: huggingface/accelerate ``src/accelerate/checkpointing.py``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from correlator.checkpoints.disk import Folder
+from correlator.checkpoints.layouts import _weights
+from correlator.checkpoints.layouts._trees import check_ranks, read_trees
+from correlator.checkpoints.model import Findings, Layout, Reading
+from correlator.checkpoints.torch_file import inspect
+
+_NAME = re.compile(r"checkpoint_(\d{1,12})")
+_RANDOM = re.compile(r"random_states_(\d{1,6})\.pkl")
+_STATES = re.compile(r"(optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin|scaler\.pt")
+
+
+def _recognises(folder: Folder) -> bool:
+    return bool(_NAME.fullmatch(folder.name)) or any(_RANDOM.fullmatch(name) for name in folder.files)
+
+
+def _read(folder: Folder, reading: Reading) -> Findings:
+    findings = Findings()
+    name = _NAME.fullmatch(folder.name)
+    findings.iteration = int(name[1]) if name else None
+    trees = read_trees(folder, findings, reading)
+    _weights.check(folder, findings, reading, required=not trees)
+    states = [file for file in folder.files.values() if _STATES.fullmatch(file.name)]
+    for file in states:
+        inspect(file, findings, reading, files=1 + len(states))
+    if not any(_RANDOM.fullmatch(name) for name in folder.files):
+        findings.fault("no random_states_K.pkl, which are written last: the save was not finished")
+    check_ranks(folder, _RANDOM, findings)
+    return findings
+
+
+LAYOUT = Layout(
+    name="accelerate",
+    order=41,
+    recognises=_recognises,
+    read=_read,
+    hint="accelerator.load_state('{path}'), in the example scripts --resume_from_checkpoint {path}; the number counts saves, "
+    "not steps",
+)

@@ -1,0 +1,181 @@
+"""What a checkpoint directory holds, as values: :class:`Checkpoint`, :class:`Inventory`, and the :class:`Layout` plug.
+
+A layout is one module in ``correlator/checkpoints/layouts`` with a module-level ``LAYOUT``; nothing else names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from correlator.checkpoints.disk import File, Folder, shown
+
+MAX_PROBLEMS = 12
+"""Problems kept per checkpoint: a save of a thousand ranks that lost them all must stay readable."""
+
+SCAN_BYTES = 512 << 20
+"""Tensor bytes read by a scan that is not deep, over all its checkpoints, newest first."""
+
+CHECKPOINT_BYTES = 64 << 20
+"""Tensor bytes read of one checkpoint by a scan that is not deep."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint.
+
+    ``path`` is relative to the inventory's root ("." is the root itself), with ``/``. ``complete``: True when all that
+    its layout demands is there, False when something provably is not, None when that could not be decided.
+    ``finite``: False when NaN or Inf stands in weights or optimizer state, True when none was found in what was read (all
+    of it with ``deep``, a sample of large tensors without), None when no number was read. ``problems`` may be non-empty
+    for a complete checkpoint: limits such as a lost random-number state. ``topology`` has the sizes the files tell:
+    tp, pp, ep, cp, dp, world. ``mtime_ns`` is that of the newest file.
+    """
+
+    path: str
+    iteration: int | None
+    layout: str
+    complete: bool | None
+    problems: tuple[str, ...]
+    topology: dict[str, int]
+    finite: bool | None
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All checkpoints under ``root``, newest first, and where the framework's own mark points.
+
+    ``tracker`` is what that mark says: an iteration (Megatron), a tag (DeepSpeed) or None when there is no mark.
+    ``tracker_problem`` says what is wrong with it: unreadable, or pointing to something absent or unusable.
+    """
+
+    root: str
+    checkpoints: tuple[Checkpoint, ...]
+    tracker: int | str | None
+    tracker_problem: str | None
+
+
+@dataclass
+class Reading:
+    """How much may be read. ``deep`` lifts all limits on bytes; otherwise ``bytes_left`` shrinks with each tensor."""
+
+    deep: bool = False
+    bytes_left: int = CHECKPOINT_BYTES
+
+    def allow(self, wanted: int, tensors: int) -> int:
+        """Bytes to read of a tensor of ``wanted`` bytes, when ``tensors`` of them share the limit. Subtracts them."""
+        if self.deep:
+            return wanted
+        fair = max(4 << 10, CHECKPOINT_BYTES // max(tensors, 1))
+        granted = max(min(wanted, fair, self.bytes_left), 0)
+        self.bytes_left -= granted
+        return granted
+
+
+@dataclass
+class Findings:
+    """Collects what a layout sees in one checkpoint.
+
+    ``late``: times speak of a half overwritten save; whether they can be trusted shows only beside the other checkpoints.
+    ``parts``: names that must be the same in another iteration of the same topology; ``described``: that topology is known
+    from the content, not only guessed from these names.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    complete: bool | None = True
+    finite: bool | None = None
+    topology: dict[str, int] = field(default_factory=dict)
+    iteration: int | None = None
+    late: str | None = None
+    parts: frozenset[str] = frozenset()
+    described: bool = False
+    dropped: int = 0
+
+    def fault(self, text: str) -> None:
+        """Something the layout demands is missing or broken: the checkpoint is incomplete."""
+        self.complete = False
+        self._add(text)
+
+    def doubt(self, text: str) -> None:
+        """Completeness cannot be decided."""
+        if self.complete:
+            self.complete = None
+        self._add(text)
+
+    def note(self, text: str) -> None:
+        """Worth telling, no bar to resuming."""
+        self._add(text)
+
+    def numbers(self, finite: bool | None) -> None:
+        """Take in the verdict on one file's tensors: one bad value condemns, one clean file makes None to True."""
+        if finite is not None:
+            self.finite = finite if self.finite is None else self.finite and finite
+
+    def sizes(self, **sizes: object) -> None:
+        """Take in sizes of parallel dimensions; what is no count between 1 and a million is dropped."""
+        for name, size in sizes.items():
+            if type(size) is int and 0 < size < 1_000_000:
+                self.topology.setdefault(name, size)
+
+    def absorb(self, inner: Findings, name: str) -> None:
+        """Take in the findings on a part of this checkpoint, a directory ``name`` inside it."""
+        for problem in inner.problems:
+            self._add(f"{name}: {problem}")
+        if inner.complete is False or self.complete is False:
+            self.complete = False
+        elif inner.complete is None:
+            self.complete = None
+        self.numbers(inner.finite)
+        self.sizes(**inner.topology)
+        self.late = self.late or inner.late
+        self.dropped += inner.dropped
+
+    def _add(self, text: str) -> None:
+        clean = shown(text, 300)
+        if clean in self.problems:
+            return
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(clean)
+        else:
+            self.dropped += 1
+
+    def checkpoint(self, layout: str, path: str, files: Sequence[File]) -> Checkpoint:
+        """The finished value. ``files`` are all files that belong to it."""
+        problems = list(self.problems)
+        if self.dropped:
+            problems.append(f"{self.dropped} more problems")
+        return Checkpoint(
+            path=shown(path, 4096),
+            iteration=self.iteration,
+            layout=layout,
+            complete=self.complete,
+            problems=tuple(problems),
+            topology=dict(self.topology),
+            finite=self.finite,
+            size_bytes=sum(file.size for file in files),
+            mtime_ns=max((file.mtime_ns for file in files), default=0),
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One on-disk layout.
+
+    ``order``: smaller is asked first, so the specific stands before the general. ``recognises`` and ``read`` deal with a
+    directory that is one checkpoint, ``groups`` and ``read_files`` with checkpoints that are loose files: it returns the
+    sets of files among those offered that form one each. ``nested``: other checkpoints may lie below a recognised
+    directory. ``trackers``: mark file beside the checkpoints -> reader of its text, None when that text is no mark.
+    ``hint``: how one resumes, with ``{path}``, ``{parent}``, ``{name}`` and ``{iteration}`` to be filled in.
+    """
+
+    name: str
+    order: int
+    hint: str
+    recognises: Callable[[Folder], bool] | None = None
+    read: Callable[[Folder, Reading], Findings] | None = None
+    groups: Callable[[Sequence[File]], list[list[File]]] | None = None
+    read_files: Callable[[Sequence[File], Reading], Findings] | None = None
+    nested: bool = False
+    trackers: Mapping[str, Callable[[str], int | str | None]] = field(default_factory=dict)

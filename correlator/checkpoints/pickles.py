@@ -1,0 +1,411 @@
+"""Reads the data in a pickle without unpickling it.
+
+A small interpreter of the pickle opcodes that plain containers need. It knows no Python object but None, bool, int, float,
+str, bytes, tuple, list and dict: a class or function named in the pickle stays a name (:class:`Global`), a call of it
+becomes an inert record (:class:`Call`), and nothing is imported or run. Names outside :data:`ALLOWED` are refused
+nevertheless: a checkpoint that names ``os.system`` is no checkpoint. Work and memory are linear in the input: the memo is
+a dict, keys are scalars or flat tuples, integers have at most 255 bytes.
+
+Opcodes: CPython ``Lib/pickletools.py``; ``torch.save`` writes protocol 2, ``.metadata`` protocol 4.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+ALLOWED = frozenset(
+    {
+        # modules whose classes are containers of values
+        "argparse", "collections", "datetime", "enum", "numpy", "pathlib", "torch", "types", "uuid",
+        # frameworks that store classes of their own in their checkpoints
+        "accelerate", "apex", "composer", "deepspeed", "lightning", "lightning_fabric", "megatron", "nemo",
+        "nvidia_resiliency_ext", "olmo", "olmo_core", "omegaconf", "pytorch_lightning", "torchtitan",
+        "transformer_engine", "transformers",
+    }
+)  # fmt: skip
+"""Top-level modules whose names may occur."""
+
+ALLOWED_NAMES = frozenset(
+    {f"{module}.{name}" for module in ("builtins", "__builtin__") for name in
+     ("bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "object", "set", "slice", "str", "tuple")}
+    | {"_codecs.encode", "_io.BytesIO", "io.BytesIO", "copyreg._reconstructor", "copy_reg._reconstructor",
+       "builtins.getattr", "functools.partial", "signal.Signals", "typing.Any"}
+)  # fmt: skip
+"""Single names that may occur besides; ``getattr`` is how CPython 3.11 pickles an enum member."""
+
+EXECUTING = frozenset(
+    {"__builtin__", "_posixsubprocess", "builtins", "code", "commands", "ctypes", "importlib", "marshal", "nt", "operator",
+     "os", "pickle", "posix", "pty", "requests", "runpy", "shutil", "socket", "subprocess", "sys", "urllib", "webbrowser"}
+)  # fmt: skip
+"""Top-level modules through which a pickle does something when it is loaded."""
+
+FRESH_DICTS = frozenset({"collections.OrderedDict", "collections.defaultdict", "builtins.dict", "__builtin__.dict"})
+SEQUENCES = frozenset({"builtins.set", "builtins.frozenset", "builtins.list", "builtins.tuple", "torch.Size"})
+
+
+class Refused(ValueError):
+    """The pickle holds something a checkpoint does not need, or is damaged; the text says what."""
+
+
+class Hostile(Refused):
+    """The pickle names a function that acts when it is loaded; the text is that name."""
+
+
+class Ended(Refused):
+    """The bytes end before the pickle does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """The name of a class or function: ``torch.float32``."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """An object that loading would have made: the callable's name, its arguments, its state, its items."""
+
+    name: str
+    args: tuple[Any, ...]
+    state: Any = None
+    items: dict[Any, Any] | None = None
+    elements: list[Any] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Persistent:
+    """A reference to data outside the pickle, in torch files a storage."""
+
+    id: Any
+
+
+_MARK = object()
+
+
+class _Machine:
+    """The state of one run: position, stack, memo."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self.data = data
+        self.at = start
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def take(self, count: int) -> bytes:
+        end = self.at + count
+        if end > len(self.data):
+            raise Ended("the pickle ends early")
+        piece = self.data[self.at : end]
+        self.at = end
+        return piece
+
+    def line(self) -> str:
+        end = self.data.find(b"\n", self.at, self.at + 1000)
+        if end < 0:
+            raise Ended("the pickle ends inside a name")
+        piece = self.data[self.at : end]
+        self.at = end + 1
+        return piece.decode("ascii", "replace")
+
+    def to_mark(self) -> list[Any]:
+        for index in range(len(self.stack) - 1, -1, -1):
+            if self.stack[index] is _MARK:
+                taken = self.stack[index + 1 :]
+                del self.stack[index:]
+                return taken
+        raise Refused("malformed pickle: no mark")
+
+    def run(self) -> Any:
+        data, table = self.data, _TABLE
+        while True:
+            if self.at >= len(data):
+                raise Ended("the pickle ends early")
+            opcode = data[self.at]
+            self.at += 1
+            if opcode == 0x2E:  # STOP
+                return self.stack.pop()
+            handler = table[opcode]
+            if handler is None:
+                raise Refused(f"pickle opcode {opcode:#04x} is not needed by checkpoints")
+            handler(self)
+
+
+def read_pickle(data: bytes, start: int = 0) -> tuple[Any, int]:
+    """The value of the pickle at ``start`` and the offset behind it.
+
+    Raises Refused for names outside the allow-list and for anything malformed, Ended when bytes are missing.
+    """
+    machine = _Machine(data, start)
+    try:
+        return machine.run(), machine.at
+    except Refused:
+        raise
+    except (IndexError, KeyError, TypeError, ValueError, struct.error) as error:
+        raise Refused(f"malformed pickle ({type(error).__name__})") from error
+
+
+_TABLE: list[Callable[[_Machine], None] | None] = [None] * 256
+
+
+def _op(code: str) -> Callable[[Callable[[_Machine], None]], Callable[[_Machine], None]]:
+    def register(handler: Callable[[_Machine], None]) -> Callable[[_Machine], None]:
+        _TABLE[ord(code)] = handler
+        return handler
+
+    return register
+
+
+def _constant(code: str, make: Callable[[], Any]) -> None:
+    _TABLE[ord(code)] = lambda m: m.stack.append(make())
+
+
+_constant("N", lambda: None)
+_constant("\x88", lambda: True)
+_constant("\x89", lambda: False)
+_constant(")", tuple)
+_constant("]", list)
+_constant("}", dict)
+_constant("\x8f", list)  # EMPTY_SET: a list, its items may be unhashable here
+_constant("(", lambda: _MARK)
+
+
+def _number(code: str, layout: str, size: int) -> None:
+    unpack = struct.Struct(layout).unpack
+    _TABLE[ord(code)] = lambda m: m.stack.append(unpack(m.take(size))[0])
+
+
+_number("K", "<B", 1)
+_number("M", "<H", 2)
+_number("J", "<i", 4)
+_number("G", ">d", 8)
+
+
+def _counted(code: str, layout: str, convert: Callable[[bytes], Any]) -> None:
+    head = struct.Struct(layout)
+    _TABLE[ord(code)] = lambda m: m.stack.append(convert(m.take(head.unpack(m.take(head.size))[0])))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _long(raw: bytes) -> int:
+    if len(raw) > 255:
+        raise Refused("an integer of absurd length")
+    return int.from_bytes(raw, "little", signed=True)
+
+
+_counted("\x8c", "<B", _text)
+_counted("X", "<I", _text)
+_counted("\x8d", "<Q", _text)
+_counted("U", "<B", _text)  # str of Python 2
+_counted("T", "<I", _text)
+_counted("C", "<B", bytes)
+_counted("B", "<I", bytes)
+_counted("\x8e", "<Q", bytes)
+_counted("\x96", "<Q", bytes)
+_counted("\x8a", "<B", _long)
+_counted("\x8b", "<I", _long)
+
+
+@_op("\x80")
+def _protocol(m: _Machine) -> None:
+    m.take(1)
+
+
+@_op("\x95")
+def _frame(m: _Machine) -> None:
+    m.take(8)
+
+
+@_op("0")
+def _pop(m: _Machine) -> None:
+    m.stack.pop()
+
+
+@_op("1")
+def _pop_mark(m: _Machine) -> None:
+    m.to_mark()
+
+
+@_op("2")
+def _dup(m: _Machine) -> None:
+    m.stack.append(m.stack[-1])
+
+
+def _tuple_of(count: int) -> Callable[[_Machine], None]:
+    def handler(m: _Machine) -> None:
+        if len(m.stack) < count:
+            raise Refused("malformed pickle: stack too short")
+        m.stack[-count:] = [tuple(m.stack[-count:])]
+
+    return handler
+
+
+for _code, _count in (("\x85", 1), ("\x86", 2), ("\x87", 3)):
+    _TABLE[ord(_code)] = _tuple_of(_count)
+
+
+@_op("t")
+def _tuple(m: _Machine) -> None:
+    m.stack.append(tuple(m.to_mark()))
+
+
+@_op("l")
+@_op("\x91")
+def _list(m: _Machine) -> None:
+    m.stack.append(m.to_mark())
+
+
+@_op("d")
+def _dict(m: _Machine) -> None:
+    pairs = m.to_mark()
+    m.stack.append({})
+    _set_items(m.stack[-1], pairs)
+
+
+def _append_to(target: Any, values: list[Any]) -> None:
+    if isinstance(target, list):
+        target.extend(values)
+    elif isinstance(target, Call):
+        target.elements = [*(target.elements or ()), *values]
+    else:
+        raise Refused("malformed pickle: append to no list")
+
+
+@_op("a")
+def _append(m: _Machine) -> None:
+    value = m.stack.pop()
+    _append_to(m.stack[-1], [value])
+
+
+@_op("e")
+@_op("\x90")
+def _appends(m: _Machine) -> None:
+    values = m.to_mark()
+    _append_to(m.stack[-1], values)
+
+
+def _key(value: Any) -> Any:
+    """A key whose hash costs nothing: nested tuples that share parts would cost exponential time."""
+    if isinstance(value, tuple):
+        if any(isinstance(part, tuple) for part in value):
+            raise Refused("a nested tuple as a key")
+    elif isinstance(value, list | dict) or (isinstance(value, int) and value.bit_length() > 60):
+        raise Refused("a key that cannot be one")
+    return value
+
+
+def _set_items(target: Any, flat: list[Any]) -> None:
+    if isinstance(target, Call):
+        target.items = items = target.items or {}
+    else:
+        items = target
+    if not isinstance(items, dict) or len(flat) % 2:
+        raise Refused("malformed pickle: items of no dict")
+    for index in range(0, len(flat), 2):
+        items[_key(flat[index])] = flat[index + 1]
+
+
+@_op("s")
+def _set_item(m: _Machine) -> None:
+    value, key = m.stack.pop(), m.stack.pop()
+    _set_items(m.stack[-1], [key, value])
+
+
+@_op("u")
+def _set_many(m: _Machine) -> None:
+    flat = m.to_mark()
+    _set_items(m.stack[-1], flat)
+
+
+@_op("q")
+def _binput(m: _Machine) -> None:
+    m.memo[m.take(1)[0]] = m.stack[-1]
+
+
+@_op("r")
+def _long_binput(m: _Machine) -> None:
+    m.memo[int.from_bytes(m.take(4), "little")] = m.stack[-1]
+
+
+@_op("\x94")
+def _memoize(m: _Machine) -> None:
+    m.memo[len(m.memo)] = m.stack[-1]
+
+
+@_op("h")
+def _binget(m: _Machine) -> None:
+    m.stack.append(m.memo[m.take(1)[0]])
+
+
+@_op("j")
+def _long_binget(m: _Machine) -> None:
+    m.stack.append(m.memo[int.from_bytes(m.take(4), "little")])
+
+
+def _global(module: Any, name: Any) -> Global:
+    full = f"{module}.{name}"
+    if not isinstance(module, str) or not isinstance(name, str) or len(full) > 500:
+        raise Refused("malformed pickle: no name")
+    if module.split(".")[0] not in ALLOWED and full not in ALLOWED_NAMES:
+        if module.split(".")[0] in EXECUTING:
+            raise Hostile(full)
+        raise Refused(f"names {full}")
+    return Global(full)
+
+
+@_op("c")
+def _named(m: _Machine) -> None:
+    m.stack.append(_global(m.line(), m.line()))
+
+
+@_op("\x93")
+def _stack_global(m: _Machine) -> None:
+    name, module = m.stack.pop(), m.stack.pop()
+    m.stack.append(_global(module, name))
+
+
+@_op("Q")
+def _persistent(m: _Machine) -> None:
+    m.stack.append(Persistent(m.stack.pop()))
+
+
+def _called(target: Any, args: Any) -> Any:
+    if not isinstance(target, Global) or not isinstance(args, tuple):
+        raise Refused("a call of something that is no name")
+    if target.name in FRESH_DICTS:
+        pairs = next((a for a in args if isinstance(a, list)), [])
+        return {_key(pair[0]): pair[1] for pair in pairs}
+    if target.name in SEQUENCES:
+        inner = args[0] if args and isinstance(args[0], list | tuple) else ()
+        return tuple(inner) if target.name == "torch.Size" else list(inner)
+    return Call(target.name, args)
+
+
+@_op("R")
+@_op("\x81")
+def _call(m: _Machine) -> None:
+    args, target = m.stack.pop(), m.stack.pop()
+    m.stack.append(_called(target, args))
+
+
+@_op("\x92")
+def _call_with_keywords(m: _Machine) -> None:
+    keywords, args, target = m.stack.pop(), m.stack.pop(), m.stack.pop()
+    made = _called(target, args)
+    if isinstance(made, Call):
+        made.state = keywords
+    m.stack.append(made)
+
+
+@_op("b")
+def _build(m: _Machine) -> None:
+    state = m.stack.pop()
+    if isinstance(m.stack[-1], Call):
+        m.stack[-1].state = state
+    # State of a dict (hooks of an OrderedDict, say) carries nothing a reader of checkpoints wants.

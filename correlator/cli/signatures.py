@@ -1,0 +1,49 @@
+"""`correlator signatures`: the list of all failure signatures."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from correlator.cli._output import write_stderr, write_stdout
+
+#: Through a pipe every entry is one line, for grep.
+_PIPED_WIDTH = 1000
+
+
+def run(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only entries that hold every WORD in id or title.")
+    ] = None,
+    class_: Annotated[str | None, typer.Option("--class", metavar="CLASS", help="Only entries of this class.")] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="Only this role: cause, symptom, teardown, context.")
+    ] = None,
+) -> int:
+    """List the failure signatures."""
+    from correlator.report.encyclopedia import render_list
+    from correlator.report.layout import render_for
+    from correlator.signatures.model import CLASSES, ROLES, load_signatures
+
+    _check("--class", class_, CLASSES)
+    _check("--role", role, ROLES)
+    found = [
+        entry
+        for entry in load_signatures()
+        if class_ in (None, entry.class_)
+        and role in (None, entry.role)
+        and all(word.lower() in f"{entry.id} {entry.title} {entry.subclass}".lower() for word in words or ())
+    ]
+    if not found:
+        write_stderr("no signature fits\n")
+        return 0
+    width = None if sys.stdout.isatty() else _PIPED_WIDTH
+    write_stdout(render_for(sys.stdout, render_list(found), width))
+    return 0
+
+
+def _check(option: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        raise typer.BadParameter(f"{option} {value!r} is none of {', '.join(known)}")

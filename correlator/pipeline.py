@@ -1,0 +1,169 @@
+"""diagnose(): the stages in order, each a function from values to a value.
+
+Find the files, read the lines that matter into one event table, work out who was there, put all clocks on one time,
+find what set off what, attribute, and say where to resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import networkx as nx
+import pyarrow as pa
+
+from correlator import diagnosis as out
+from correlator.attribution.initiator import rank_findings
+from correlator.attribution.jobfacts import clocks_of, describe_job, inputs_of
+from correlator.attribution.narrative import cascade_events
+from correlator.attribution.outcome import outcome_of
+from correlator.attribution.resume import judge_resume
+from correlator.attribution.verdict import attribute, collateral_of
+from correlator.cascade.graph import build_graph
+from correlator.cascade.incidents import build_incidents
+from correlator.cascade.model import Facts
+from correlator.cascade.rules import find_initiators
+from correlator.clocks import align_clocks
+from correlator.ingest import Ingested, ingest
+from correlator.rawtext import RawLines
+from correlator.rows import Row, read_rows
+from correlator.signatures import assign, by_id, load_signatures, own_patterns
+from correlator.topology import Topology, build_topology
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Called with (bytes done, bytes in all).
+Progress = Callable[[int, int], None]
+_PROGRESS_EVENTS = ("megatron.iteration", "trainer.progress")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A finished diagnosis: the contract's document, and the stages' results for a notebook."""
+
+    document: out.Document
+    table: pa.Table
+    graph: nx.DiGraph
+    topology: Topology
+    facts: Facts
+    raw: RawLines
+
+    @cached_property
+    def events(self) -> pl.DataFrame:
+        """The event table (``events.SCHEMA``), clock-corrected, as a polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    @property
+    def job(self) -> out.Job:
+        """Who was there."""
+        return self.document.job
+
+    @property
+    def verdict(self) -> out.Verdict:
+        """Whose fault it is."""
+        return self.document.verdict
+
+    @property
+    def initiator(self) -> out.Initiator:
+        """Who failed first."""
+        return self.document.initiator
+
+    @property
+    def resume(self) -> out.Resume:
+        """Where to resume."""
+        return self.document.resume
+
+    def neighbourhood(self, file: str, line: int, before: int = 3, after: int = 3) -> list[str]:
+        """Raw lines around a place that the diagnosis names; empty for other places."""
+        offset = self._offsets.get((file, line))
+        return [] if offset is None else self.raw.neighbourhood(file, offset, before, after)
+
+    @cached_property
+    def _offsets(self) -> dict[tuple[str, int], int]:
+        places = [*self.document.evidence, self.document.initiator.first_error]
+        known = {(p.file, p.line): p.byte_offset for p in places if p is not None}
+        return known | {(r.file, r.line): r.byte_offset for r in self.facts.rows}
+
+
+def read_events(
+    *paths: str | Path, timezone: str | None = None, workers: int | None = None, progress: Progress | None = None
+) -> Ingested:
+    """The event table of the logs under ``paths`` with signatures assigned, and what was read or left out.
+
+    Raises UsageError or NothingReadable with one sentence for the user.
+    """
+    read = ingest(
+        [Path(p) for p in paths], timezone=timezone, extra_patterns=own_patterns(load_signatures()), workers=workers,
+        progress=progress,
+    )  # fmt: skip
+    read.events = assign(read.events)
+    return read
+
+
+def diagnose(
+    *paths: str | Path,
+    checkpoints: str | Path | None = None,
+    timezone: str | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """The diagnosis of the job whose logs lie under ``paths``.
+
+    ``timezone`` is the zone of stamps that state none (default UTC). Raises UsageError or NothingReadable with one
+    sentence for the user.
+    """
+    read = read_events(*paths, timezone=timezone, workers=workers, progress=progress)
+    rows = read_rows(read.events)
+    steps = [r for r in rows if r.event in _PROGRESS_EVENTS]
+    events = [r for r in rows if r.event not in _PROGRESS_EVENTS]
+    topology = build_topology(read, rows)
+    clocks = align_clocks(events, steps)
+    facts = Facts(read, events, steps, topology, clocks, by_id())
+    facts.incidents = build_incidents(facts)
+    findings = find_initiators(facts)
+    ranked = rank_findings(facts, findings)
+    outcome = outcome_of(facts, findings)
+    chosen = ranked[0].finding if ranked and outcome.failed is not False else None
+    graph = build_graph(facts, chosen, [r.finding for r in ranked[1:]])
+    raw = RawLines({f.name: f for f in read.sources})
+    verdict, initiator, evidence, alternatives, ruled_out, actions, verify = attribute(facts, ranked, outcome, raw.text)
+    resume = judge_resume(facts, chosen, checkpoints)
+    document = out.Document(
+        schema=out.SCHEMA_ID,
+        job=describe_job(facts),
+        verdict=verdict,
+        initiator=initiator,
+        cascade=cascade_events(graph),
+        collateral=collateral_of(facts, initiator),
+        evidence=evidence,
+        alternatives=alternatives,
+        ruled_out=ruled_out,
+        resume=resume,
+        actions=actions,
+        verify=verify,
+        clocks=clocks_of(facts),
+        inputs=inputs_of(facts),
+    )
+    return Diagnosis(document, _filled_in(read.events, rows), graph, topology, facts, raw)
+
+
+def _filled_in(table: pa.Table, rows: list[Row]) -> pa.Table:
+    """The table with what the later stages found: time, bound, node and rank with their bases."""
+    for name in ("time", "time_bound_ns", "node", "node_basis", "rank", "rank_basis"):
+        values = [getattr(row, name) for row in rows]
+        at = table.schema.get_field_index(name)
+        field = table.schema.field(at)
+        if name == "time":
+            column = pa.array(values, pa.int64()).cast(field.type)
+        else:
+            column = pa.array(values, field.type)
+        table = table.set_column(at, field, column)
+    return table

@@ -1,0 +1,191 @@
+"""Bytes of a log file, whatever it is wrapped in: plain, compressed, UTF-16; and what is no log at all.
+
+Compressed files are streamed. A damaged archive gives what could be read and says where it ended. Nothing is ever
+opened for writing.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import IO, cast
+
+#: Bytes looked at to decide what a file is.
+SNIFF_BYTES = 8192
+
+_COMPRESSIONS = {
+    b"\x1f\x8b": "gz",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zst",
+}
+
+#: First bytes of formats that no logger writes.
+_MAGICS = (
+    (b"\x7fELF", "an executable or core dump"),
+    (b"PK\x03\x04", "a zip archive (torch checkpoints are such)"),
+    (b"PK\x05\x06", "a zip archive"),
+    (b"\x80\x02", "a Python pickle"),
+    (b"\x80\x03", "a Python pickle"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x80\x05", "a Python pickle"),
+    (b"\x93NUMPY", "a numpy array"),
+    (b"\x89PNG", "an image"),
+    (b"\xff\xd8\xff", "an image"),
+    (b"GIF8", "an image"),
+    (b"%PDF-", "a PDF document"),
+    (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"SQLite format 3", "a database"),
+    (b"MMIDIDX", "a dataset index"),
+    (b"\xca\xfe\xba\xbe", "an executable"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+)
+
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+#: Control bytes that loggers do print: tab, LF, CR, form feed, backspace, bell, escape.
+_TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(32, 127)) | set(range(128, 256)))
+
+
+def compression_of(head: bytes) -> str | None:
+    """Name of the compression that the first bytes announce; None for none."""
+    return next((name for magic, name in _COMPRESSIONS.items() if head.startswith(magic)), None)
+
+
+def utf16_of(head: bytes) -> str | None:
+    """Name of the UTF-16 codec that a byte order mark announces; None without one."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return None
+    return next((name for mark, name in _UTF16.items() if head.startswith(mark)), None)
+
+
+def binary_reason(head: bytes) -> str | None:
+    """Why the file whose (decompressed) first bytes these are is no log; None when it may be one.
+
+    NUL bytes alone are no reason: a crashed node or a file truncated while open leaves runs of them in a log.
+    """
+    if utf16_of(head):
+        return None
+    for magic, what in _MAGICS:
+        if head.startswith(magic):
+            return what
+    if head[257:262] == b"ustar":
+        return "a tar archive; unpack it and pass the folder"
+    if head[8:10] == b'{"' and b"\x00" in head[:8]:
+        return "a safetensors file"
+    rest = head.strip(b"\x00")
+    if not rest:
+        return None
+    nuls = rest.count(0)
+    if nuls and nuls > len(rest) // 20 and b"\x00" * (nuls // 2 + 1) not in rest:
+        return "binary data"  # NULs spread through the text, not one run of them
+    rest = rest.replace(b"\x00", b"")
+    controls = len(rest.translate(None, _TEXT))
+    if controls > len(rest) // 10:
+        return "binary data"
+    high = sum(1 for byte in rest if byte >= 128)
+    if high > len(rest) // 3 and rest.decode("utf-8", errors="replace").count("\ufffd") > len(rest) // 10:
+        return "binary data"
+    return None
+
+
+class DamagedArchive(Exception):
+    """A compressed file ended early or is corrupt; what came before was delivered."""
+
+
+def open_stream(path: Path, compression: str | None) -> IO[bytes]:
+    """The decompressed bytes of a file as a read-only stream."""
+    if compression == "gz":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    if compression == "bz2":
+        return cast("IO[bytes]", bz2.open(path, "rb"))
+    if compression == "xz":
+        return cast("IO[bytes]", lzma.open(path, "rb"))
+    if compression == "zst":
+        import zstandard
+
+        stream = zstandard.ZstdDecompressor().stream_reader(
+            path.open("rb"), read_across_frames=True, closefd=True
+        )
+        return cast("IO[bytes]", stream)
+    return path.open("rb", buffering=0)
+
+
+def read_head(path: Path, compression: str | None, size: int = SNIFF_BYTES) -> bytes:
+    """At most ``size`` decompressed first bytes; what can be read of a damaged file."""
+    got = b""
+    for piece in iter_bytes(path, compression, size, damage_is_error=False):
+        got += piece
+        if len(got) >= size:
+            break
+    return got[:size]
+
+
+def iter_bytes(
+    path: Path, compression: str | None, block: int = 1 << 20, *, damage_is_error: bool = True
+) -> Iterator[bytes]:
+    """Blocks of the text as UTF-8 (or whatever 8-bit encoding it has), decompressed and out of UTF-16.
+
+    Raises DamagedArchive after the last good block, unless ``damage_is_error`` is false.
+    """
+    try:
+        with closing(open_stream(path, compression)) as stream:
+            yield from _recoded(_blocks(stream, block))
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        if damage_is_error:
+            raise DamagedArchive(str(error) or type(error).__name__) from error
+    except Exception as error:
+        # zstandard raises its own class, and bz2 reports corruption as OSError or ValueError; a file that vanished
+        # or cannot be read must stay an OSError with its number.
+        if compression is None or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        if damage_is_error:
+            raise DamagedArchive(str(error) or type(error).__name__) from error
+
+
+def _blocks(stream: IO[bytes], block: int) -> Iterator[bytes]:
+    # Small steps: a damaged archive raises in the middle of a read and would take the whole block with it.
+    step = min(block, 1 << 16)
+    while piece := stream.read(step):
+        yield piece
+
+
+def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(pieces, b"")
+    codec = utf16_of(first)
+    if codec is None:
+        if first:
+            yield first
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(codec)(errors="replace")
+    yield decoder.decode(first[2:]).encode("utf-8", errors="replace")
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", errors="replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", errors="replace")
+
+
+class Tail(io.BytesIO):
+    """Keeps the last ``size`` bytes of what is written to it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self._kept = b""
+
+    def add(self, piece: bytes) -> None:
+        """Append a piece."""
+        self._kept = (self._kept + piece)[-self.size :]
+
+    def bytes(self) -> bytes:
+        """The last bytes."""
+        return self._kept

@@ -1,0 +1,150 @@
+"""One failure signature: what its TOML file may say, checked strictly.
+
+A file under ``data/<emitter>/`` describes one failure: which lines show it, what it means, how to confirm and fix it,
+and sample lines that must and must not hit. ``tomllib`` reads it, ``msgspec`` checks types and rejects unknown keys.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Annotated, Literal
+
+import msgspec
+
+from correlator.errors import SignatureError
+
+SignatureClass = Literal["configuration", "application", "hardware", "infrastructure", "unknown"]
+#: ``cause``: can be the first event of a failure. ``symptom``: a waiter or survivor says so. ``teardown``: part of
+#: shutting down. ``context``: benign or neutral.
+SignatureRole = Literal["cause", "symptom", "teardown", "context"]
+#: Who the line is about: the writing rank, another rank or host that it names, the writing node, a shared part of the
+#: cluster, the scheduler or launcher (no rank), or nobody.
+Blames = Literal["self", "peer", "node", "fabric", "storage", "job", "nobody"]
+#: ``stable``: seen in a real log. ``test``: in a made one. ``experimental``: from source code alone.
+Status = Literal["stable", "test", "experimental"]
+
+CLASSES: tuple[str, ...] = ("configuration", "application", "hardware", "infrastructure", "unknown")
+ROLES: tuple[str, ...] = ("cause", "symptom", "teardown", "context")
+
+_Slug = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a row must show. Every stated condition has to hold; text conditions look at the row's body."""
+
+    event: str | tuple[_Text, ...] = ()
+    contains: tuple[_Text, ...] = ()
+    all_of: tuple[_Text, ...] = ()
+    not_contains: tuple[_Text, ...] = ()
+    regex: str = ""
+    where: dict[str, int | str | tuple[int | str, ...]] = {}
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Event names to which the signature is limited; empty: any."""
+        return (self.event,) if isinstance(self.event, str) else self.event
+
+
+class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A raw line or block with invented values that must (``hit``) or must not match."""
+
+    hit: bool
+    line: _Text
+
+
+class NextStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A step for the report. ``command`` may hold the placeholders {node} {rank} {gpu} {pci_bus_id} {pid}."""
+
+    title: _Text
+    why: _Text
+    risk: Literal["read-only", "disruptive"]
+    command: str | None = None
+
+
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One failure. ``weight``: if this is the causal root, how surely ``class`` is right (0..1).
+
+    ``priority``: the larger wins when several match one row. ``class_everywhere_at_start``: the class to use when
+    nearly all ranks show it before the first training step.
+    """
+
+    id: _Slug
+    title: _Text
+    class_: SignatureClass = msgspec.field(name="class")
+    subclass: _Slug
+    role: SignatureRole
+    blames: Blames
+    weight: _Share
+    priority: int
+    status: Status
+    class_everywhere_at_start: SignatureClass | None = None
+    sources: tuple[_Text, ...]
+    mechanism: _Text
+    observed: str = ""
+    confirm: tuple[_Text, ...] = ()
+    contradicts: tuple[_Text, ...] = ()
+    fix: tuple[_Text, ...] = ()
+    prevention: str = ""
+    resume: str = ""
+    control: str = ""
+    verify: str = ""
+    lookalikes: tuple[_Slug, ...] = ()
+    actions: Annotated[tuple[NextStep, ...], msgspec.Meta(max_length=3)] = msgspec.field(name="action", default=())
+    match: Match
+    samples: tuple[Sample, ...] = msgspec.field(name="sample", default=())
+
+
+def parse_signature(text: str, name: str) -> Signature:
+    """The signature that a file's ``text`` states; ``name`` (for messages) is the file's name or path.
+
+    Raises SignatureError naming file and field.
+    """
+    try:
+        signature = msgspec.convert(tomllib.loads(text), type=Signature)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as fault:
+        raise SignatureError(f"{name}: {fault}") from None
+    if {sample.hit for sample in signature.samples} != {True, False}:
+        raise SignatureError(f"{name}: sample: needs at least one with hit = true and one with hit = false")
+    if not signature.match.events and not signature.match.contains:
+        raise SignatureError(f"{name}: match: without `event` it needs `contains`")
+    try:
+        re.compile(signature.match.regex)
+    except re.error as fault:
+        raise SignatureError(f"{name}: match.regex: {fault}") from None
+    return signature
+
+
+def read_signatures(folder: Traversable) -> tuple[Signature, ...]:
+    """All signatures of ``folder/<emitter>/<id>.toml``, best first (priority, weight, id).
+
+    Raises SignatureError where a file is malformed, is not named after its id, or repeats one.
+    """
+    found: dict[str, Signature] = {}
+    for emitter in sorted((f for f in folder.iterdir() if f.is_dir()), key=lambda f: f.name):
+        for file in sorted((f for f in emitter.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
+            name = f"{emitter.name}/{file.name}"
+            signature = parse_signature(file.read_text(encoding="utf-8"), name)
+            if f"{signature.id}.toml" != file.name:
+                raise SignatureError(f"{name}: id: is `{signature.id}`, the file's name says otherwise")
+            if signature.id in found:
+                raise SignatureError(f"{name}: id: `{signature.id}` stands in a second file")
+            found[signature.id] = signature
+    return tuple(sorted(found.values(), key=lambda s: (-s.priority, -s.weight, s.id)))
+
+
+@lru_cache(maxsize=1)
+def load_signatures() -> tuple[Signature, ...]:
+    """All signatures of this package, best first (priority, weight, id). Read once a process."""
+    return read_signatures(files("correlator.signatures") / "data")
+
+
+@lru_cache(maxsize=1)
+def by_id() -> dict[str, Signature]:
+    """The signatures of this package by id; do not change the mapping."""
+    return {signature.id: signature for signature in load_signatures()}

@@ -1,0 +1,59 @@
+"""Clock alignment: offsets are found again, bounds hold, and contradictions are named."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from correlator.clocks import Anchor, Clocks, align_clocks, solve
+from correlator.rows import Row
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+
+
+def iteration(node, step, at_ns):
+    return Row(
+        0, "megatron.iteration", "info", "", f"{node}.log", step, step * 100, node,
+        timestamp=at_ns, timestamp_basis="printed", timestamp_resolution_ns=1000, node=node, step=step,
+    )  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from("bcdefg"), st.integers(-600, 600), min_size=1), st.lists(st.integers(0, 20), min_size=12, max_size=12))
+def test_offsets_up_to_ten_minutes_are_found_within_their_bound(offsets, jitter_ms):
+    offsets = {"a": 0, **offsets}
+    rows = [
+        iteration(node, step, START + step * SECOND + offset * SECOND + jitter_ms[step] * 1_000_000)
+        for node, offset in offsets.items()
+        for step in range(12)
+    ]
+    clocks = align_clocks([], rows)
+    base = clocks.nodes["a"].offset_ns
+    for node, offset in offsets.items():
+        clock = clocks.nodes[node]
+        assert abs((clock.offset_ns - base) - offset * SECOND) <= clock.bound_ns + clocks.nodes["a"].bound_ns
+
+
+def test_a_node_without_anchor_has_no_bound_and_keeps_its_times():
+    lonely = Row(0, "kernel.xid", "error", "", "k.log", 1, 0, "k", timestamp=START, timestamp_basis="printed", node="z")
+    rows = [iteration(n, s, START + s * SECOND) for n in "ab" for s in range(5)]
+    clocks = align_clocks([lonely], rows)
+    assert clocks.nodes["z"].bound_ns is None
+    assert lonely.time == START
+    assert lonely.time_bound_ns is None
+
+
+def test_a_whole_hour_between_nodes_is_called_a_zone_error():
+    rows = [iteration("a", s, START + s * SECOND) for s in range(8)]
+    rows += [iteration("b", s, START + s * SECOND + 7200 * SECOND) for s in range(5)]
+    assert any("time zone" in w for w in align_clocks([], rows).warnings)
+
+
+def test_of_contradicting_anchors_the_least_trusted_is_dropped_and_named():
+    clocks = Clocks(reference="a")
+    anchors = [
+        Anchor("a", "b", -SECOND, SECOND, "iteration", 20),
+        Anchor("b", "c", -SECOND, SECOND, "iteration", 20),
+        Anchor("a", "c", 50 * SECOND, 52 * SECOND, "time-out", 1),
+    ]
+    solve(clocks, ["a", "b", "c"], anchors)
+    assert abs(clocks.nodes["c"].offset_ns) <= 2 * SECOND
+    assert clocks.warnings and "time-out" in clocks.warnings[0]
