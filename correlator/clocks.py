@@ -15,7 +15,7 @@ from statistics import median
 
 import networkx as nx
 
-from correlator.rows import Row
+from correlator.records import Row
 
 SECOND = 1_000_000_000
 #: How far apart the same thing may be printed on two nodes, by kind of anchor, in ns. Iteration and save lines of one

@@ -93,7 +93,8 @@ _K8S_PODS = re.compile(r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9
 _POD_DIR = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[a-z0-9]{5})/([a-z][a-z0-9.-]*)/(\d+)\.log")
 _SUBMITIT = re.compile(r"(?:^|/)\d+(?:_\d+)?_(\d{1,5})_log\.(?:out|err)$")
 _STREAM = re.compile(r"(?:^|[._/-])(stdout|stderr|out|err)(?=[._/-]|$)(?!.*/)", re.I)
-_EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|journal|stdout|stderr)|\.(?:log|out|err|txt)\.\d{1,3}(?=$))+$", re.I)
+_EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|journal|stdout|stderr))+$", re.I)
+_ROTATION = re.compile(r"(?<=\.(?:log|out|err|txt))\.\d{1,3}$")
 _SERIES = re.compile(r"^(.*?[._-](?:task|t)?)(\d{1,5})((?:\.\w+)*)$")
 
 
@@ -104,7 +105,7 @@ def path_claims(name: str) -> PathClaims:
     3
     """
     parts = name.split("/")
-    stem = _EXTENSIONS.sub("", parts[-1])
+    stem = _EXTENSIONS.sub("", _ROTATION.sub("", parts[-1]))
     tokens = dict.fromkeys([*parts[:-1], stem])
     for part in [*parts[:-1], stem]:
         if "_" in part or "." in part:

@@ -41,6 +41,7 @@ class FileContext:
     ``tee_rank``: what an outermost ``[rankN]:`` is: ``torch`` (a global rank, printed by torch), or a launcher's tag
     that states the ``local`` or the ``global`` rank. ``tee_space``: that tag is followed by a space of its own.
     ``split_ranks``: several ranks write behind one outer label, so that ``[rankN]:`` tells writers apart.
+    ``several``: lines of several writers may alternate in the file.
     """
 
     clock: Clock = field(default_factory=Clock)
@@ -51,11 +52,7 @@ class FileContext:
     tee_rank: str = "torch"
     tee_space: bool = False
     split_ranks: bool = True
-
-    @property
-    def shared(self) -> bool:
-        """True when lines of several writers may alternate in the file."""
-        return bool(self.hosts or self.task_label or self.rank_label or self.stern)
+    several: bool = True
 
 
 @dataclass(slots=True)
@@ -65,6 +62,7 @@ class Peeled:
     ``timestamp_ns`` is UTC; ``timestamp_basis`` is one of ``events.TIMESTAMP_BASES`` or None without a stamp.
     ``boot_ns`` is a kernel's time since boot. ``key`` names the process that wrote the line within its file, by
     everything that tells processes apart; ``stream`` is not part of it. ``partial``: the collector cut the line here.
+    ``repeats``: how many equal lines the printer says this one stands for.
     """
 
     text: str
@@ -84,7 +82,9 @@ class Peeled:
     severity: Severity | None = None
     logger: str | None = None
     partial: bool = False
+    repeats: int = 1
     headed: bool = False
+    tagged: bool = False
     dated: bool = False
     identity: list[str] = field(default_factory=list)
     inner_rank: int | None = None
@@ -341,13 +341,13 @@ def _rank_prefix(text: str, p: Peeled, ctx: FileContext) -> str | None:
     if not match:
         return _tee(text, p, ctx)
     number = int(match[1])
-    if ctx.tee_rank != "torch" and p.local_rank is None and "tee" not in p.identity and p.inner_rank is None:
+    if ctx.tee_rank != "torch" and p.local_rank is None and not p.tagged:
+        p.tagged = True
         p.identity.append(f"tee{number}")
         if ctx.tee_rank == "local":
             p.local_rank = number
         else:
             p.claim_rank(number)
-            p.inner_rank = number
         return text[match.end() if ctx.tee_space else match.end() - len(match[2]) :]
     p.claim_rank(number)
     p.inner_rank = number
@@ -670,6 +670,22 @@ def strip_ansi(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
+# Ray: "… [repeated 7x across cluster]"; syslog: "message repeated 3 times: [ … ]"
+_RAY_REPEAT = re.compile(r" ?\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs.*)?$")
+_SYSLOG_REPEAT = re.compile(r"message repeated (\d+) times: \[ ?(.*)\]$")
+
+
+def _unrepeated(text: str, p: Peeled) -> str:
+    if "repeated " in text:
+        if match := _RAY_REPEAT.search(text):
+            p.repeats = int(match[1])
+            return text[: match.start()]
+        if match := _SYSLOG_REPEAT.match(text):
+            p.repeats = int(match[1])
+            return match[2]
+    return text
+
+
 def _peel_layers(text: str, p: Peeled, ctx: FileContext) -> str:
     for _ in range(MAX_LAYERS):
         if not text:
@@ -682,6 +698,37 @@ def _peel_layers(text: str, p: Peeled, ctx: FileContext) -> str:
         else:
             break
     return text
+
+
+_OUTER: dict[str, tuple[Rule, ...]] = {
+    "[": (_kubectl, _mpi, _fan_in),
+    "{": (_json,),
+    "<": (_angle,),
+    " ": (_fan_in,),
+    **dict.fromkeys("0123456789", (_cri, _fan_in)),
+    **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", (_fan_in, _host_slot)),
+}
+_COLLECTOR_STAMP = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z ")
+
+
+def outer_text(line: str, context: FileContext) -> tuple[str, str]:
+    """The text behind transports and fan-in labels, and the label's identity; heads of loggers stay."""
+    p = Peeled("")
+    text = line
+    for _ in range(MAX_LAYERS):
+        if not text:
+            break
+        for rule in _OUTER.get(text[0], ()):
+            rest = rule(text, p, context)
+            if rest is not None:
+                text = rest
+                break
+        else:
+            match = _COLLECTOR_STAMP.match(text)
+            if not match:
+                break
+            text = text[match.end() :]
+    return text, p.key
 
 
 def peel(line: str, context: FileContext) -> Peeled:
@@ -703,5 +750,5 @@ def peel(line: str, context: FileContext) -> Peeled:
         p.stamp(stamp)
     if p.inner_rank is not None and context.split_ranks:
         p.identity.append(f"rank{p.inner_rank}")
-    p.text = text
+    p.text = _unrepeated(text, p)
     return p

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: A spreadsheet takes a cell that starts so for a formula (OWASP, "CSV injection").
-_FORMULA_START = r"^[=+\-@\t\r]"
+_FORMULA_START = r"^([=+\-@\t\r])"
 
 #: C0 without tab and LF, DEL, C1, and the bidirectional and invisible format characters.
 _STEERING = [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)]
@@ -62,10 +62,7 @@ def to_csv(table: pa.Table) -> bytes:
     column = pl.Series("attributes", [json.dumps(dict(pairs)) if pairs else None for pairs in attributes], pl.String)
     frame = pl.DataFrame(pl.from_arrow(table.drop_columns(["attributes"]))).with_columns(column)
     steering = {chr(code): f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _STEERING}
-    text = pl.col(pl.String)
-    harmless = (
-        pl.when(text.str.contains(_FORMULA_START)).then(pl.lit("'") + text).otherwise(text).str.replace_many(steering)
-    )
+    harmless = pl.col(pl.String).str.replace(_FORMULA_START, "'${1}").str.replace_many(steering)
     times = pl.selectors.datetime().dt.to_string("%Y-%m-%dT%H:%M:%S%.9fZ")
     buffer = BytesIO()
     frame.with_columns(harmless).with_columns(times).write_csv(buffer)

@@ -1,8 +1,8 @@
-"""The causal graph as a file: GraphML (yEd, Gephi, igraph), node-link JSON (d3, networkx), SVG (a browser).
+"""The causal graph as a file: GraphML (yEd, Gephi), node-link JSON (d3, networkx), DOT (Graphviz), SVG (a browser).
 
 Texts come from logs: what could steer a terminal or break XML is written as a visible escape. Lists are written as
 ``0-3,7`` (ranks) and comma-separated names (nodes) in GraphML, which knows scalars only, and as lists in JSON. Times
-are RFC 3339 in UTC.
+are RFC 3339 in UTC; ``bound_ns`` is the half width of what the clocks leave open, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from correlator.errors import UsageError
-from correlator.graph_svg import draw_svg
+from correlator.graph_svg import draw_svg, label_lines, zero_of
 from correlator.hostlist import fold_ranges
 from correlator.report.safe import visible
 
@@ -52,9 +52,32 @@ def to_node_link(graph: nx.DiGraph) -> bytes:
     return json.dumps(data, indent=1).encode() + b"\n"
 
 
+def to_dot(graph: nx.DiGraph) -> bytes:
+    """The graph in Graphviz' language, causes left. A box holds role, time, ranks and what happened."""
+    numbers = {node: number for number, node in enumerate(graph)}
+    zero = zero_of(graph)
+    lines = ["digraph cascade {", "rankdir=LR; node [shape=box, fontname=monospace]; edge [fontname=monospace];"]
+    for node, data in graph.nodes(data=True):
+        lines.append(
+            f"n{numbers[node]} [label={_dot_text(label_lines(data, zero))}, id={_dot_text([visible(str(node))])}];"
+        )
+    for cause, effect, data in graph.edges(data=True):
+        lines.append(
+            f"n{numbers[cause]} -> n{numbers[effect]} [label={_dot_text([visible(str(data.get('rule') or ''))])}];"
+        )
+    return ("\n".join([*lines, "}"]) + "\n").encode()
+
+
+def _dot_text(lines: list[str]) -> str:
+    """A DOT string of left-justified lines. A backslash would start one of DOT's own escapes."""
+    escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "".join(f"{line}\\l" for line in escaped) + '"' if len(lines) > 1 else f'"{next(escaped)}"'
+
+
 _WRITERS: dict[str, Callable[[nx.DiGraph], bytes]] = {
     ".graphml": to_graphml,
     ".json": to_node_link,
+    ".dot": to_dot,
     ".svg": draw_svg,
 }
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BOXES_LIMIT = 120
 
 _WIDTH, _LINE, _PAD = 310, 16, 8
-_GAP_X, _GAP_Y, _MARGIN = 150, 14, 24
+_GAP_X, _GAP_Y, _MARGIN = 220, 14, 24
 _TEXT_COLUMNS, _TEXT_LINES = 42, 3
 _ROLES = ("initiator", "collateral", "teardown", "unrelated")
 #: Fill and border of a role's box. The role also stands in the box, for those who do not see the colour.
@@ -57,7 +57,7 @@ def draw_svg(graph: nx.DiGraph) -> bytes:
     """The picture, UTF-8. Of more than BOXES_LIMIT occurrences the ones nearest to the first failure are drawn."""
     chosen = _choose(graph)
     part = graph.subgraph(chosen)
-    zero = _zero(part)
+    zero = zero_of(graph)
     boxes = {node: _box(data, zero) for node, data in part.nodes(data=True)}
     columns = _columns(part)
     _place(part, columns, boxes)
@@ -95,25 +95,36 @@ def _role_number(data: dict[str, Any]) -> int:
     return _ROLES.index(role) if role in _ROLES else len(_ROLES)
 
 
-def _zero(graph: nx.DiGraph) -> datetime | None:
+def label_lines(data: dict[str, Any], zero: datetime | None) -> list[str]:
+    """What stands in a box: role and time after ``zero``, who, what; made visible, wrapped."""
+    time = data.get("time")
+    when = relative_words((time - zero).total_seconds()) if time and zero else "no time"
+    what = wrap(visible(str(data.get("what") or "")), _TEXT_COLUMNS) or [""]
+    if len(what) > _TEXT_LINES:
+        what = [*what[: _TEXT_LINES - 1], what[_TEXT_LINES - 1][: _TEXT_COLUMNS - 1] + "…"]
+    role = visible(str(data.get("role") or "unrelated"))
+    return [f"{role}  {when}", *wrap(visible(_who(data)), _TEXT_COLUMNS)[:2], *what]
+
+
+def zero_of(graph: nx.DiGraph) -> datetime | None:
+    """The time that the others are counted from: the first initiator's, else the earliest."""
     times = [(_role_number(data) > 0, data["time"]) for _, data in graph.nodes(data=True) if data.get("time")]
     return min(times)[1] if times else None
 
 
-def _box(data: dict[str, Any], zero: datetime | None) -> _Box:
-    role = str(data.get("role") or "unrelated")
-    time = data.get("time")
-    when = relative_words((time - zero).total_seconds()) if time and zero else "no time"
+def _who(data: dict[str, Any]) -> str:
     ranks, nodes = list(data.get("ranks") or []), list(data.get("nodes") or [])
     who = [ranks_words(ranks, 26)] if ranks else []
     who += [fold_nodes(nodes, 2)] if nodes else []
-    what = wrap(visible(str(data.get("what") or "")), _TEXT_COLUMNS) or [""]
-    if len(what) > _TEXT_LINES:
-        what = [*what[: _TEXT_LINES - 1], what[_TEXT_LINES - 1][: _TEXT_COLUMNS - 1] + "…"]
-    lines = [f"{role}  {when}", *(wrap(visible(", ".join(who)), _TEXT_COLUMNS)[:2]), *what]
+    return ", ".join(who)
+
+
+def _box(data: dict[str, Any], zero: datetime | None) -> _Box:
+    time = data.get("time")
     place = f"{data['file']}:{data.get('line')}" if data.get("file") else ""
-    stated = [data.get("what"), ", ".join(who), clock_words(time) if time else "", data.get("signature"), place]
-    return _Box(lines, role, "\n".join(visible(str(item)) for item in stated if item))
+    stated = [data.get("what"), _who(data), clock_words(time) if time else "", data.get("signature"), place]
+    tooltip = "\n".join(visible(str(item)) for item in stated if item)
+    return _Box(label_lines(data, zero), str(data.get("role")), tooltip)
 
 
 def _columns(graph: nx.DiGraph) -> list[list[Any]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from correlator.rows import Row
+from correlator.records import Row
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 #: Names of the sizes in argument dumps, newest first.

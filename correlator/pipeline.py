@@ -29,7 +29,7 @@ from correlator.cascade.rules import find_initiators
 from correlator.clocks import align_clocks
 from correlator.ingest import Ingested, ingest
 from correlator.rawtext import RawLines
-from correlator.rows import Row, read_rows
+from correlator.records import Row, read_rows
 from correlator.signatures import assign, by_id, load_signatures, own_patterns
 from correlator.topology import Topology, build_topology
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from correlator.discovery import SourceFile
 from correlator.reading import DamagedArchive, iter_bytes, open_stream
-from correlator.rows import Row
+from correlator.records import Row
 
 #: Longest piece of a line that is shown, in bytes.
 _LINE_LIMIT = 2000

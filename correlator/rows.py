@@ -1,94 +1,142 @@
-"""Rows of the event table as plain objects, for the stages that reason over few events with many rules."""
+"""Rows of the event table: built from what a pattern captured, flooded ones collapsed, turned into Arrow.
+
+Rows are plain dictionaries with the columns that are known; ``attributes`` is a dictionary of its own. Keys that begin
+with ``_`` are for the merge only and never reach the table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from correlator.events import BODY_LIMIT, SCHEMA
+
+Row = dict[str, Any]
+
+_INTEGERS = {f.name: 31 if f.type == pa.int32() else 63 for f in SCHEMA if f.type in (pa.int32(), pa.int64())}
+_TIMES = frozenset(f.name for f in SCHEMA if pa.types.is_timestamp(f.type))
+_STRINGS = frozenset(f.name for f in SCHEMA if f.type == pa.string())
+#: Columns that the reader sets; captures of these names become attributes.
+_RESERVED = frozenset({"file", "line", "byte_offset", "byte_length", "writer", "time", "time_bound_ns", "signature"})
 
 
-@dataclass(slots=True)
-class Row:
-    """One event. Names and units are those of ``events.SCHEMA``; times are integers in ns since the epoch, UTC."""
-
-    index: int
-    event: str
-    severity: str
-    body: str
-    file: str
-    line: int
-    byte_offset: int
-    writer: str
-    timestamp: int | None = None
-    timestamp_basis: str = "none"
-    timestamp_resolution_ns: int | None = None
-    last_timestamp: int | None = None
-    time: int | None = None
-    time_bound_ns: int | None = None
-    node: str | None = None
-    node_basis: str | None = None
-    rank: int | None = None
-    rank_basis: str | None = None
-    local_rank: int | None = None
-    group_rank: int | None = None
-    task: int | None = None
-    process_group: str | None = None
-    pid: int | None = None
-    gpu: int | None = None
-    pci_bus_id: str | None = None
-    attempt: int | None = None
-    signature: str | None = None
-    count: int = 1
-    seq: int | None = None
-    op: str | None = None
-    numel_in: int | None = None
-    numel_out: int | None = None
-    timeout_ms: int | None = None
-    elapsed_ms: int | None = None
-    last_enqueued: int | None = None
-    last_completed: int | None = None
-    step: int | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    xid: int | None = None
-    peer: str | None = None
-    attributes: dict[str, str] = field(default_factory=dict)
-
-    def attr(self, name: str, default: str = "") -> str:
-        """An attribute, or ``default``."""
-        return self.attributes.get(name, default)
-
-    @property
-    def emitter(self) -> str:
-        """The part of the event name before the dot."""
-        return self.event.partition(".")[0]
+def cast(name: str, value: object) -> object | None:
+    """A captured value as the column's type; None when it does not fit."""
+    if name in _INTEGERS or name in _TIMES:
+        if isinstance(value, str):
+            try:
+                value = int(value.replace(",", ""))
+            except ValueError:
+                try:
+                    number = float(value)
+                except ValueError:
+                    return None
+                if number != number or number in (float("inf"), float("-inf")):
+                    return None
+                value = int(number)
+        if isinstance(value, float):
+            value = int(value)
+        if not isinstance(value, int):
+            return None
+        return value if abs(value) < 1 << _INTEGERS.get(name, 63) else None
+    return str(value)
 
 
-_TIMES = ("timestamp", "last_timestamp", "time")
-_COLUMNS = tuple(f.name for f in fields(Row) if f.name != "index")
+def fill(row: Row, fields: Mapping[str, object]) -> None:
+    """Put captured fields into their columns, and into ``attributes`` where there is no such column."""
+    attributes = row["attributes"]
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if name in _RESERVED or (name not in _INTEGERS and name not in _STRINGS and name not in _TIMES):
+            attributes[name] = str(value)
+            continue
+        typed = cast(name, value)
+        if typed is None:
+            attributes[name] = str(value)
+        else:
+            row[name] = typed
 
 
-def read_rows(table: pa.Table, *, skip_events: Sequence[str] = ()) -> list[Row]:
-    """The rows of an event table in table order; ``index`` is the row's position in ``table``."""
-    indices = pa.array(range(table.num_rows), pa.int64())
-    if skip_events and table.num_rows:
-        keep = pc.invert(pc.is_in(table["event"], value_set=pa.array(list(skip_events))))
-        table, indices = table.filter(keep), indices.filter(keep.combine_chunks())
-    columns: list[list[object]] = []
-    for name in _COLUMNS:
-        column = table[name]
-        if name in _TIMES:
-            column = column.cast(pa.int64())
-        columns.append(column.to_pylist())
-    return list(_build(indices.to_pylist(), columns))
+# --- floods --------------------------------------------------------------------------------------------------------------
+
+#: Most rows of one writer and event.
+ROW_CAP = 1000
+
+_HEX = re.compile(r"0x[0-9a-fA-F]+|\b(?=[0-9a-f]*\d)(?=[\da-f]*[a-f])[0-9a-f]{6,}\b")
+_NUMBER = re.compile(r"\d+")
+
+#: Columns that make two rows different occurrences even when their texts are alike.
+_TELLING = (
+    "rank", "local_rank", "group_rank", "process_group", "task", "node", "pid", "gpu", "pci_bus_id", "attempt", "seq", "op",
+    "numel_in", "numel_out", "last_enqueued", "last_completed", "step", "exit_code", "signal", "xid", "peer",
+)  # fmt: skip
+#: Attributes that vary from line to line and decide nothing.
+_NOISE = frozenset(
+    {"tid", "loss", "grad_norm", "lr", "learning_rate", "loss_scale", "boot_seconds", "comm_id", "address", "total"}
+)
 
 
-def _build(indices: list[int], columns: list[list[object]]) -> Iterator[Row]:
-    for index, *values in zip(indices, *columns, strict=True):
-        row = Row(index, *[None] * 0, **dict(zip(_COLUMNS, values, strict=True)))  # type: ignore[arg-type]
-        row.attributes = dict(row.attributes or ())
-        row.count = row.count or 1
-        row.body = row.body or ""
-        yield row
+def mask(text: str) -> str:
+    """The text with numbers and hexadecimal words blanked: equal for messages that differ only in those."""
+    return _NUMBER.sub("0", _HEX.sub("0", text))
+
+
+def _identity(row: Row) -> tuple[object, ...]:
+    attributes = row["attributes"]
+    rest = tuple(sorted((k, v) for k, v in attributes.items() if k not in _NOISE)) if attributes else ()
+    return (row["file"], row["writer"], row["event"], mask(row["body"][:300]), tuple(row.get(c) for c in _TELLING), rest)
+
+
+def _absorb(row: Row, other: Row) -> None:
+    row["count"] += other["count"]
+    last = other.get("last_timestamp") or other.get("timestamp")
+    if last is not None and (row.get("last_timestamp") is None or last > row["last_timestamp"]):
+        row["last_timestamp"] = last
+
+
+def collapse(rows: Sequence[Row]) -> list[Row]:
+    """Rows in their order, with equal messages of one writer as one row that keeps the first's place.
+
+    ``count`` stays exact: rows beyond ROW_CAP of one writer and event are added to the last row kept.
+    """
+    kept: list[Row] = []
+    seen: dict[tuple[object, ...], Row] = {}
+    per_event: dict[tuple[object, ...], list[Any]] = {}
+    for row in rows:
+        identity = _identity(row)
+        same = seen.get(identity)
+        if same is not None:
+            _absorb(same, row)
+            continue
+        tally = per_event.setdefault((row["file"], row["writer"], row["event"]), [0, None])
+        if tally[0] >= ROW_CAP:
+            _absorb(tally[1], row)
+            continue
+        tally[0] += 1
+        tally[1] = row
+        seen[identity] = row
+        kept.append(row)
+    return kept
+
+
+# --- Arrow ---------------------------------------------------------------------------------------------------------------
+
+
+def to_table(rows: Iterable[Row]) -> pa.Table:
+    """The rows as a table of ``correlator.events.SCHEMA``."""
+    rows = list(rows)
+    columns = []
+    for column in SCHEMA:
+        name = column.name
+        if name == "attributes":
+            values: list[Any] = [sorted(row[name].items()) for row in rows]
+        else:
+            values = [row.get(name) for row in rows]
+            if name == "body":
+                values = [v[:BODY_LIMIT] if v is not None else None for v in values]
+        columns.append(pa.array(values, type=column.type))
+    return pa.Table.from_arrays(columns, schema=SCHEMA)

@@ -6,6 +6,7 @@ neither has a wheel. No Python code runs per line; only literals that are found 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
@@ -27,10 +28,12 @@ class _Hyperscan:
     def __init__(self, literals: Sequence[bytes]) -> None:
         import hyperscan
 
+        self._hyperscan = hyperscan
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         self._database.compile(
             expressions=list(literals), ids=list(range(len(literals))), elements=len(literals), flags=0, literal=True
         )
+        self._scratch = threading.local()  # one a thread, or concurrent scans fail
 
     def scan(self, buffer: Buffer, start: int, end: int) -> list[Hit]:
         hits: list[Hit] = []
@@ -39,9 +42,11 @@ class _Hyperscan:
         def found(number: int, _from: int, to: int, _flags: int, _context: object) -> None:
             append((to + start, number))
 
+        if not hasattr(self._scratch, "value"):
+            self._scratch.value = self._hyperscan.Scratch(self._database)
         with memoryview(buffer) as view, view[start:end] as part:
             if len(part):
-                self._database.scan(part, match_event_handler=found)
+                self._database.scan(part, match_event_handler=found, scratch=self._scratch.value)
         hits.sort()
         return hits
 

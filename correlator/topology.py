@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from correlator.grid import Grid
 from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import FileSummary, Ingested, Writer
-from correlator.rows import Row
+from correlator.records import Row
 
 #: Emitters whose lines state the host of the process that wrote them (others, like srun, speak about other hosts).
 _OWN_HOST_EVENTS = ("torchrun.report_entry", "nccl.", "megatron.nan", "nvrx.", "kernel.")
@@ -155,7 +155,9 @@ def _nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) ->
     known.update(w.node for w in ingested.writers if w.node)
     by_label: dict[tuple[str, object], set[str]] = defaultdict(set)
     by_file: dict[str, set[str]] = defaultdict(set)
-    labelled = {w.file for w in ingested.writers if w.task is not None or w.pod or (w.node and w.node_basis == "envelope")}
+    labelled = {
+        w.file for w in ingested.writers if w.task is not None or w.pod or (w.node and w.node_basis == "envelope")
+    }
     for writer in ingested.writers:
         writer.node = writer.node or (short_name(writer.pod) if writer.pod else None)
         hosts = {writer.node} if writer.node else own_hosts.get(writer.key, set())
@@ -170,7 +172,9 @@ def _nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) ->
     from_path = _nodes_from_paths(ingested.files, by_file, known)
     for summary in ingested.files:
         hosts = by_file.get(summary.name, set())
-        name = from_path.get(summary.name) or (next(iter(hosts)) if len(hosts) == 1 and summary.name not in labelled else None)
+        name = from_path.get(summary.name) or (
+            next(iter(hosts)) if len(hosts) == 1 and summary.name not in labelled else None
+        )
         if name:
             top.node_of_file[summary.name] = name
     for writer in ingested.writers:
@@ -201,7 +205,9 @@ def _nodes_from_paths(
             continue
         tokens = [short_name(t) for t in summary.claims.tokens]
         hits = [short_known[t] for t in tokens if t in short_known]
-        hits = hits or [k for t in tokens for k in short_known.values() if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)]
+        hits = hits or [
+            k for t in tokens for k in short_known.values() if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)
+        ]
         if hits:
             found[summary.name] = hits[-1]
         else:
@@ -233,7 +239,11 @@ def _place_rows(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
             continue
         if row.node is None and writer.node:
             row.node, row.node_basis = writer.node, writer.node_basis or "topology"
-        if row.rank is None and writer.rank is not None and not row.event.startswith(("torchrun.", "slurm.", "kernel.")):
+        if (
+            row.rank is None
+            and writer.rank is not None
+            and not row.event.startswith(("torchrun.", "slurm.", "kernel."))
+        ):
             row.rank, row.rank_basis = writer.rank, writer.rank_basis or "topology"
         if row.local_rank is None:
             row.local_rank = writer.local_rank
@@ -369,7 +379,12 @@ def _pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
     largest = max((int(r.attr("nranks") or 0) for r in rows if r.event == "nccl.init"), default=0)
     for row in rows:
         rank = row.rank
-        if row.event in ("torchrun.worker_failed", "torchrun.report_entry", "deepspeed.spawned", "composer.rank_crashed"):
+        if row.event in (
+            "torchrun.worker_failed",
+            "torchrun.report_entry",
+            "deepspeed.spawned",
+            "composer.rank_crashed",
+        ):
             if rank is None and row.local_rank is not None and row.event != "composer.rank_crashed":
                 base = top.base_of_node.get(row.node) if row.node else (0 if len(top.collected_nodes) <= 1 else None)
                 rank = base + row.local_rank if base is not None else None
@@ -440,7 +455,11 @@ def _fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) 
         if known.last_place is None or (writer.file, writer.last_line) > known.last_place[:2]:
             known.last_place = (writer.file, writer.last_line, writer.last_byte_offset, writer.last_text)
     for row in rows:
-        if row.rank is not None and row.node and row.event.startswith(("torchrun.", "python.", "nccl.", "megatron.nan")):
+        if (
+            row.rank is not None
+            and row.node
+            and row.event.startswith(("torchrun.", "python.", "nccl.", "megatron.nan"))
+        ):
             known = top.ranks.setdefault(row.rank, Rank(row.rank))
             known.node = known.node or row.node
     if len(top.nodes) == 1:

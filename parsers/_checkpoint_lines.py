@@ -8,18 +8,12 @@ from correlator.events import Pattern, Severity
 _STEP_NAMES = r"checkpoint-|global_step|step[-_=]?|iter_|iteration[-_]?|-ba"
 
 
-def path_with_step(names: str = _STEP_NAMES) -> str:
-    """A path, bare or quoted, as ``path``, and the step that its last such component states as ``step``, if any.
-
-    Dots that close the sentence stay outside.
-    """
-    return (
-        rf"['\"]?(?P<path>(?:[^\s'\"]*(?:{names})(?P<step>\d+))?[^\s'\"]*?)"
-        r"['\"]?(?:[.,;)]*|: .*)(?:\s|$)"
-    )
-
-
-PATH = path_with_step()
+#: A path, bare or quoted, as ``path``, and the step that its last such component states as ``step``, if any. Dots that
+#: close the sentence stay outside.
+PATH = (
+    rf"['\"]?(?P<path>(?:[^\s'\"]*(?:{_STEP_NAMES})(?P<step>\d+))?[^\s'\"]*?)"
+    r"['\"]?[.,;:)]*(?:\s|$)"
+)
 
 
 def line(

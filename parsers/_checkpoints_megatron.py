@@ -18,7 +18,7 @@ MEGATRON = (
     line(
         "save_finished",
         "Megatron",
-        ("successfully saved checkpoint", "uccessfully saved checkpoint from"),
+        ("uccessfully saved checkpoint",),
         r"[Ss]uccessfully saved checkpoint (?:at|from) iteration\s+(?P<step>\d+) to (?P<path>\S+)"
         r"(?: \[ t \d+/(?P<tp>\d+)(?:, [a-oq-z]+ \d+/\d+)*, p \d+/(?P<pp>\d+) \])?",
         "  successfully saved checkpoint from iteration    1200 to /mnt/ckpt [ t 1/2, p 1/4 ]",
@@ -55,8 +55,14 @@ MEGATRON = (
     line(
         "load_started",
         "Megatron",
-        (" loading checkpoint from", " loading distributed checkpoint from", " loading release ", "loading local checkpoint"),
-        r"^\s*loading (?:release |distributed |local |global )*checkpoint from (?P<path>\S+)(?: at iteration\s+(?P<step>\d+))?",
+        (
+            " loading checkpoint from",
+            " loading distributed checkpoint from",
+            " loading release ",
+            "loading local checkpoint",
+        ),
+        r"^\s*loading (?:release |distributed |local |global )*checkpoint from (?P<path>\S+)(?: at "
+        r"iteration\s+(?P<step>\d+))?",
         " loading distributed checkpoint from /mnt/ckpt at iteration 1200",
     ),
     line(
@@ -107,7 +113,8 @@ MEGATRON = (
         ("in the metadata while max iteration across the ranks",),
         r"on rank (?P<rank>\d+) found iteration (?P<step>\d+) in the metadata while max iteration across the ranks is "
         r"(?P<max_step>\d+)",
-        "WARNING: on rank 9 found iteration 1000 in the metadata while max iteration across the ranks is 1200, replacing "
+        "WARNING: on rank 9 found iteration 1000 in the metadata while max iteration across the ranks is 1200, "
+        "replacing "
         "it with max iteration.",
         severity="warning",
     ),
@@ -148,7 +155,7 @@ DEEPSPEED = (
         "save_started",
         "DeepSpeed",
         (" is about to be saved!",),
-        r"\[\w+\] Checkpoint (?P<tag>\S*?(?P<step>\d*)) is about to be saved!",
+        r"\[\w+\] Checkpoint (?P<tag>\S*?(?P<step>\d+)?) is about to be saved!",
         "[Rank 0] [Torch] Checkpoint global_step1200 is about to be saved!",
     ),
     line(
@@ -162,7 +169,8 @@ DEEPSPEED = (
         "save_finished",
         "DeepSpeed",
         (" is ready now!", " are saved in tier1"),
-        r"(?:Checkpoint (?P<tag>\S*?(?P<step>\d*)) is ready now!|all files for (?P<nebula_tag>\S+) are saved in tier1)",
+        r"(?:Checkpoint (?P<tag>\S*?(?P<step>\d+)?) is ready now!|all files for (?P<nebula_tag>\S+) are saved in "
+        r"tier1)",
         "[Rank 0] [Torch] Checkpoint global_step1200 is ready now!",
     ),
     line(

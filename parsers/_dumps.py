@@ -1,8 +1,8 @@
 """Readers for the two regular forms in which programs dump their configuration.
 
-Dotted columns: ``  hidden_size ............ 2048``, name and dots filling a fixed width. Megatron-LM 1.0 and GPT-NeoX use
-32 columns, Megatron-LM from 2.0 uses 48, DeepSpeed 29. Indented YAML: NeMo (Hydra), Composer. Both arrive line by line
-in a stream that other ranks may write into, so a line that fits is taken and one that does not is stepped over.
+Dotted columns: ``  hidden_size ............ 2048``, name and dots filling a fixed width. Megatron-LM 1.0 and GPT-NeoX
+use 32 columns, Megatron-LM from 2.0 uses 48, DeepSpeed 29. Indented YAML: NeMo (Hydra), Composer. Both arrive line by
+line in a stream that other ranks may write into, so a line that fits is taken and one that does not is stepped over.
 """
 
 from __future__ import annotations
@@ -110,6 +110,6 @@ def read_yaml(lines: Sequence[str], stop: Iterable[str] = ()) -> tuple[dict[str,
 def as_fields(settings: dict[str, str]) -> dict[str, object]:
     """Settings as fields of an event; those named as a column get the prefix ``arg_``, ranks excepted."""
     return {
-        (name if name not in COLUMNS or name in ("rank", "local_rank") and value.isdigit() else f"arg_{name}"): value
+        (name if name not in COLUMNS or (name in ("rank", "local_rank") and value.isdigit()) else f"arg_{name}"): value
         for name, value in settings.items()
     }

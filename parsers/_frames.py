@@ -14,7 +14,8 @@ _INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)s?bin/[\w.-]+$|\
 _STANDARD = re.compile(r"(?:^|/)lib(?:64)?/python3(?:\.\d+)?/")
 _TORCH = re.compile(
     r"(?:^|/)torch/(?:_\w+|accelerator|amp|ao|autograd|backends|cuda|distributed|fx|functional|hub|jit|library|"
-    r"linalg|multiprocessing|nested|nn|ops|optim|overrides|profiler|random|serialization|sparse|storage|utils)(?:\.py$|/)"
+    r"linalg|multiprocessing|nested|nn|ops|optim|overrides|profiler|random|serialization|sparse|storage|"
+    r"utils)(?:\.py$|/)"
 )
 #: Modules of the program that starts and watches the ranks; frames of a rank never pass through them.
 _LAUNCHER = re.compile(
@@ -70,11 +71,16 @@ def is_library(file: str, *, short_paths: bool = False) -> bool:
     return short_paths and not file.startswith("/") and first in sys.stdlib_module_names
 
 
+def own_frame(frames: Sequence[Frame], *, short_paths: bool = False) -> Frame | None:
+    """The innermost frame of the job's own code; None if there is none."""
+    return next((f for f in reversed(frames) if not is_library(f.file, short_paths=short_paths)), None)
+
+
 def site(frames: Sequence[Frame], *, short_paths: bool = False) -> Frame | None:
     """The innermost frame of the job's own code; failing that, the innermost one of a package other than torch."""
-    for frame in reversed(frames):
-        if not is_library(frame.file, short_paths=short_paths):
-            return frame
+    own = own_frame(frames, short_paths=short_paths)
+    if own is not None:
+        return own
     for frame in reversed(frames):
         if "-packages/" in frame.file and not _TORCH.search(frame.file) and not _LAUNCHER.search(frame.file):
             return frame
@@ -112,7 +118,7 @@ def in_launcher(frames: Sequence[Frame]) -> bool:
 
 
 def describe(frames: Sequence[Frame], *, message: str = "", short_paths: bool = False) -> dict[str, object]:
-    """The attributes ``frames``, ``site``, ``code`` (the statement at ``site``) and ``call``, where known."""
+    """The attributes ``frames``, ``site``, ``call_text`` (the source line at ``site``) and ``call``, where known."""
     fields: dict[str, object] = {}
     if frames:
         fields["frames"] = ";".join(str(frame) for frame in frames[-FRAME_LIMIT:])
@@ -120,7 +126,7 @@ def describe(frames: Sequence[Frame], *, message: str = "", short_paths: bool = 
     if place is not None:
         fields["site"] = str(place)
         if place.code:
-            fields["code"] = place.code
+            fields["call_text"] = place.code
     made = call(frames, message)
     if made:
         fields["call"] = made

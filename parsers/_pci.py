@@ -41,7 +41,7 @@ def with_bus_id(regex: str) -> BlockParser:
     """A one-line block parser for a regular expression that captures ``pci_bus_id`` in any spelling."""
 
     def build(match: re.Match[str]) -> Mapping[str, object]:
-        fields = named(match)
+        fields = {name: text for name, text in named(match).items() if text}
         if (address := normalise_pci(str(fields.pop("pci_bus_id", "")))) is not None:
             fields["pci_bus_id"] = address
         return fields

@@ -37,7 +37,7 @@ def _task_exit(match: re.Match[str]) -> Mapping[str, object]:
 
 
 _CANCELLED = (
-    r"\*\*\* (?P<kind>STEP|JOB|StepId=|JobId=)? ?(?P<job>\d+)(?P<step>[_.+]\S+)?(?: ON (?P<node>\S+))? "
+    r"\*\*\* (?P<kind>STEP|JOB|StepId=|JobId=)? ?(?P<job>\d+)(?P<step_id>[_.+]\S+)?(?: ON (?P<node>\S+))? "
     r"CANCELLED AT (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?: DUE [Tt][Oo] (?P<reason>[^*,]*?)(?:,[^*]*)?)? ?\*\*\*"
 )
 
@@ -49,7 +49,7 @@ def _cancelled(match: re.Match[str]) -> Mapping[str, object]:
 
 TASK_EXIT = Pattern(
     event="slurm.task_exit",
-    literals=(": task ", ": tasks "),
+    literals=("srun: error: ",),
     block=one_line(_TASK_EXIT, _task_exit),
     block_lines=0,
     sample="srun: error: node[012-013]: tasks 32-39: Exited with exit code 1",
@@ -58,8 +58,8 @@ TASK_EXIT = Pattern(
 
 TASK_STATE = Pattern(
     event="slurm.task_state",
-    literals=(": exited abnormally", ": running", ": exited"),
-    regex=r"srun: (?:error: )?(?:StepId=|step:)(?P<job>\d+)(?P<step>\.\S+)? tasks? (?P<tasks>\d[\d,-]*): "
+    literals=("srun: StepId=", "srun: error: StepId=", "srun: step:"),
+    regex=r"srun: (?:error: )?(?:StepId=|step:)(?P<job>\d+)(?P<step_id>\.\S+)? tasks? (?P<tasks>\d[\d,-]*): "
     r"(?P<state>exited abnormally|running|exited|unknown)$",
     sample="srun: StepId=123.0 task 37: exited abnormally",
     severity="warning",
@@ -84,7 +84,7 @@ OOM_KILL = Pattern(
         "xceeded step memory limit",
     ),
     regex=r"(?:Detected (?P<events>\d+) oom[_-]kill events?(?:\(s\))? in (?:StepId=|step "
-    r")(?P<job>\d+)(?P<step>\.[^\s.]+)?|"
+    r")(?P<job>\d+)(?P<step_id>\.[^\s.]+)?|"
     r"(?:[Jj]ob|[Ss]tep) (?P<over>[\d.]+) exceeded memory limit \((?P<used_kb>\d+) > (?P<limit_kb>\d+)\)|"
     r"[Ee]xceeded (?:job|step) memory limit)",
     sample="slurmstepd: error: Detected 1 oom_kill event in StepId=123.0. Some of the step tasks have been OOM Killed.",
@@ -98,13 +98,31 @@ NODE_FAILURE = Pattern(
     sample="srun: error: Node failure on node012",
 )
 
+_NODE_DOWN = (
+    r"(?:error: Nodes (?P<silent>\S+) not responding(?P<down>, setting DOWN)?|"
+    r"Killing (?:JobId=)?(?P<job>\d+) on failed node (?P<failed>\S+)|"
+    r"update_node: node (?P<updated>\S+) (?:reason set to: (?P<reason>.*)|state set to "
+    r"(?P<state>DOWN\S*|DRAIN\S*|FAIL\S*))|"
+    r"JobId=(?P<lost_job>\d+) missing from batch node (?P<missing>[\w.-]+))"
+)
+
+
+def _node_down(match: re.Match[str]) -> Mapping[str, object]:
+    """``node`` where one is named, else ``down_nodes``: a controller's list may name nodes of other jobs."""
+    fields = named(match)
+    fields["what"] = next(key for key in ("silent", "failed", "updated", "missing") if key in fields)
+    hosts = str(fields.pop(str(fields["what"])))
+    fields["down_nodes" if re.search(r"[,\[]", hosts) else "node"] = hosts
+    if fields.pop("down", None):
+        fields["state"] = "DOWN"
+    return fields
+
+
 NODE_DOWN = Pattern(
     event="slurm.node_down",
-    literals=(" not responding", "on failed node ", " reason set to: ", "missing from batch node "),
-    regex=r"(?:error: Nodes (?P<nodes>\S+) not responding(?P<down>, setting DOWN)?|"
-    r"Killing (?:JobId=)?(?P<job>\d+) on failed node (?P<node>\S+)|"
-    r"update_node: node (?P<updated>\S+) reason set to: (?P<reason>.*)|"
-    r"JobId=(?P<lost_job>\d+) missing from batch node (?P<batch_node>\S+))",
+    literals=("error: Nodes ", "on failed node ", "update_node: node ", "missing from batch node "),
+    block=one_line(_NODE_DOWN, _node_down),
+    block_lines=0,
     sample="error: Nodes node012 not responding, setting DOWN",
     not_samples=("nfs: server fs01 not responding, still trying",),
 )
@@ -112,7 +130,7 @@ NODE_DOWN = Pattern(
 MEMORY_ERROR = Pattern(
     event="slurm.memory_error",
     literals=("UNCORRECTABLE MEMORY ERROR",),
-    regex=r"\*\*\* (?:STEP|JOB) (?P<job>\d+)(?P<step>\.\S+)?(?: ON (?P<node>\S+))?.*UNCORRECTABLE MEMORY ERROR AT "
+    regex=r"\*\*\* (?:STEP|JOB) (?P<job>\d+)(?P<step_id>\.\S+)?(?: ON (?P<node>\S+))?.*UNCORRECTABLE MEMORY ERROR AT "
     r"(?P<at>\S+)",
     sample="slurmstepd: error: *** STEP 123.0 ON node012 CANCELLED DUE TO UNCORRECTABLE MEMORY ERROR AT "
     "2024-05-01T07:40:18 ***",
@@ -121,7 +139,7 @@ MEMORY_ERROR = Pattern(
 STUCK = Pattern(
     event="slurm.stuck",
     literals=("JOB NOT ENDING WITH SIGNALS", "JOB NOT RUNNING", "processes not ended yet"),
-    regex=r"(?:\*\*\* (?:STEP|JOB) (?P<job>\d+)(?P<step>\.\S+)? STEPD TERMINATED ON (?P<node>\S+) AT (?P<at>\S+) "
+    regex=r"(?:\*\*\* (?:STEP|JOB) (?P<job>\d+)(?P<step_id>\.\S+)? STEPD TERMINATED ON (?P<node>\S+) AT (?P<at>\S+) "
     r"DUE TO (?P<reason>[^*]*?) \*\*\*|Unable to send SIGKILL to step (?P<pending>\S+), (?P<text>processes not ended "
     r"yet))",
     sample="slurmstepd: error: *** STEP 123.0 STEPD TERMINATED ON node012 AT 2024-05-01T07:40:18 DUE TO JOB NOT ENDING "
@@ -136,7 +154,6 @@ STEP_ABORTED = Pattern(
         "FAILED (non-zero exit code or other failure mode)",
         "Force Terminated StepId=",
         "Force Terminated job",
-        "srun: Terminating StepId=",
         ": Terminating StepId=",
         "srun: Job has been cancelled",
         " has been revoked",

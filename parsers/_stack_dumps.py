@@ -15,7 +15,8 @@ _THREAD = re.compile(
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+|\?\?\?) in (?P<func>\S+)')
 _SPY_THREAD = re.compile(
-    r'^\s*Thread (?P<pid>\d+) \((?P<state>[^)]*)\): "(?P<name>[^"]*)"|^\s*Thread 0x[0-9A-Fa-f]+ \([^)]*\): "(?P<named>[^"]*)"'
+    r'^\s*Thread (?P<pid>\d+) \((?P<state>[^)]*)\): "(?P<name>[^"]*)"|^\s*Thread 0x[0-9A-Fa-f]+ \([^)]*\): '
+    r'"(?P<named>[^"]*)"'
 )
 _SPY_FRAME = re.compile(r"^\s+(?P<func>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)\s*$")
 _PART = re.compile(r"^\s*(?:\.\.\.|<no Python frame>|<truncated rest of calls>|<tstate is freed>)\s*$")

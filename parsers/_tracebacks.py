@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from parsers._exception_text import Final, is_continuation, read_final, wants_next_line
 from parsers._frames import Frame, call
@@ -17,9 +18,7 @@ from parsers._frames import Frame, call
 #: Lines without any part of a traceback after which an open one is given up.
 _PATIENCE = 300
 
-_HEADER = re.compile(
-    r"(?P<kind>Original |Remote |Exception Group )?Traceback \(most recent call last\):?(?P<label>.*)"
-)
+_HEADER = re.compile(r"(?P<kind>Original |Remote |Exception Group )?Traceback \(most recent call last\):?(?P<label>.*)")
 _BOX_TOP = re.compile(r"[╭┌+][─━-]+\s*Traceback \(most recent call last\)\s*[─━-]+")
 _BOX_LINE = re.compile(r"^\s*[│┃|] (?P<text>.*?)\s*[│┃|]?\s*$")
 _BOX_FRAME = re.compile(r"^(?:❱ )?(?P<file>[^\s│].*?):(?P<line>\d+) in (?P<func>\S+)$")
@@ -115,6 +114,7 @@ class _Reader:
         self.closed: list[Stack] = []
         self.waiting: list[tuple[Stack, str]] = []
         self.edges: set[tuple[object, object]] = set()
+        self.sources: dict[tuple[str, str, int], str] = {}
         self.last_line = 0
         self.path_head = ""
 
@@ -204,7 +204,7 @@ class _Reader:
         if not self.open:
             return
         stack = self._stack_for(frame)
-        self.edges.add((stack.frames[-1].key if stack.frames else None, frame.key))
+        self.edges.add((_tail(stack), frame.key))
         stack.frames.append(frame)
         stack.last = self.last_line = at
 
@@ -212,15 +212,21 @@ class _Reader:
         if _CARETS.match(text) or _PREVIOUS_LINE.match(text):
             self.last_line = at
             return
-        newest = max(self.open, key=lambda s: s.last)
-        if newest.frames and not newest.frames[-1].code and at <= newest.last + 1:
-            newest.frames[-1].code = text.strip()
-        self.last_line = max(self.last_line, newest.last)
-        if at <= self.last_line + 1:
+        # The writer of a source line wrote the frame before it; of several such frames, the one that has waited longest,
+        # unless the same place was seen with this source line before.
+        waiting = [s for s in self.open if s.frames and not s.frames[-1].code]
+        code = text.strip()
+        known = [s for s in waiting if self.sources.get(s.frames[-1].key) == code]
+        unknown = [s for s in waiting if s.frames[-1].key not in self.sources]
+        if known or unknown:
+            stack = min(known or unknown, key=lambda s: s.last)
+            stack.frames[-1].code = self.sources[stack.frames[-1].key] = code
+            self.last_line = at
+        elif at <= self.last_line + 1:
             self.last_line = at
 
     def _close(self, stack: Stack, at: int, final: Final) -> int:
-        self.edges.add((stack.frames[-1].key if stack.frames else None, final.type))
+        self.edges.add((_tail(stack), final.type))
         self.open.remove(stack)
         stack.final = stack.last = self.last_line = at
         stack.type, stack.message = final.type, final.message
@@ -294,13 +300,22 @@ class _Reader:
         once belongs to the next stack that stands there. A new step is made by the one whose source line names the
         function, else by the one that is furthest.
         """
-        if len(self.open) == 1:
-            return self.open[0]
-        for stack in self.open:
-            if ((stack.frames[-1].key if stack.frames else None), frame.key) in self.edges:
+        able = self._between_frames()
+        for stack in able:
+            if (_tail(stack), frame.key) in self.edges:
                 return stack
-        named = [s for s in self.open if s.frames and re.search(rf"\b{re.escape(frame.func)}\(", s.frames[-1].code)]
-        return max(named or self.open, key=lambda s: len(s.frames))
+        origins = {origin for origin, _ in self.edges}
+        call_text = re.compile(rf"\b{re.escape(frame.func)}\(")
+
+        def fit(stack: Stack) -> tuple[bool, bool, int]:
+            named = bool(stack.frames and call_text.search(stack.frames[-1].code))
+            return named, _tail(stack) not in origins, len(stack.frames)
+
+        return max(able, key=fit)
+
+    def _between_frames(self) -> list[Stack]:
+        """The open stacks that may print a frame or a final line now: not those that owe a source line, if others are."""
+        return [s for s in self.open if not s.frames or s.frames[-1].code] or self.open
 
     def _owner(self, at: int, text: str, final: Final) -> Stack | None:
         """The open stack that this final line ends; None if the line is a stray one."""
@@ -325,15 +340,16 @@ class _Reader:
 
     def _pick_owner(self, type_name: str, indent: int | None = None) -> Stack:
         able = [s for s in self.open if indent is None or s.indent == indent]
-        able = [s for s in able if s.frames] or able
-        known = [s for s in able if s.frames and (s.frames[-1].key, type_name) in self.edges]
+        able = [s for s in able if s.frames and s.frames[-1].code] or [s for s in able if s.frames] or able
+        known = [s for s in able if (_tail(s), type_name) in self.edges]
         if known:
             return known[0]
         word = "assert" if type_name == "AssertionError" else type_name.rsplit(".", 1)[-1]
         raising = [s for s in able if s.frames and re.search(rf"\b{re.escape(word)}\b", s.frames[-1].code)]
         if not raising and re.search(r"Dist\w*Error$", type_name):
             raising = [s for s in able if call(s.frames)]
-        return max(raising or able, key=lambda s: len(s.frames))
+        origins = {origin for origin, _ in self.edges}
+        return max(raising or able, key=lambda s: (_tail(s) not in origins, len(s.frames)))
 
     def _goes_on(self, position: int) -> bool:
         """Whether what follows a complete traceback belongs to it."""
@@ -361,10 +377,14 @@ def _pieces(text: str) -> list[str]:
     if not cuts:
         return [text]
     cuts = [0, *sorted(set(cuts)), len(text)]
-    return [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if text[a:b].strip()]
+    return [text[a:b] for a, b in pairwise(cuts) if text[a:b].strip()]
 
 
 _HEADER_START = re.compile(r"(?:Original |Remote |Exception Group )?Traceback \(most recent call last\)")
+
+
+def _tail(stack: Stack) -> tuple[str, str, int] | None:
+    return stack.frames[-1].key if stack.frames else None
 
 
 def _indent(text: str) -> int:

@@ -2,8 +2,7 @@
 
 Emitted by: NVIDIA/open-gpu-kernel-modules ``kernel_rc.c``, ``common_nvswitch.h`` (drivers to 595) and the older
 closed drivers; Linux ``drivers/gpu/drm/amd``. Gives ``kernel.*`` with ``pci_bus_id``; the node comes from the
-journal's envelope, or from a syslog head inside the line where a monitor quotes one. What an Xid number means is not
-decided here.
+journal's envelope. What an Xid number means is not decided here.
 """
 
 from __future__ import annotations
@@ -15,23 +14,17 @@ from correlator.events import Found, Parser, Pattern
 from parsers._lines import named, one_line
 from parsers._pci import ADDRESS, normalise_pci, with_bus_id
 
-# A monitor that quotes the journal: "…, Error: Apr 28 06:54:16 gpu-a017 kernel: [301442.118204] NVRM: Xid (…"
-_QUOTED = (
-    r"(?:(?P<stamp>[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d) (?P<node>[\w.-]+) kernel: "
-    r"(?:\[ *(?P<uptime_s>\d+\.\d+)\] )?)?"
-)
-
 # "NVRM: Xid (PCI:0000:dc:00 GPU-I:05): 79, pid=4711, name=python3, text"; no "PCI:" in very old drivers; pid and name
 # are absent, or "'<unknown>'", where no process is tied to the event. Xid 45 may end in "caused by previous Xid <N>".
 _XID = (
-    _QUOTED + rf"NVRM: Xid \((?P<pci_bus_id>{ADDRESS})(?P<mig>(?: GPU-C?I:\d+)*)\): (?P<xid>\d+)"
+    rf"NVRM: Xid \((?P<pci_bus_id>{ADDRESS})(?P<mig>(?: GPU-C?I:\d+)*)\): (?P<xid>\d+)"
     r"(?:, pid=(?:(?P<pid>\d+)|'?<unknown>'?))?(?:, name=(?:<unknown>|(?P<name>[^,]*)))?"
     r"(?:, (?P<text>.*?(?:caused by previous Xid (?P<previous_xid>\d+).*)?))?$"
 )
 
 # The first line of each switch error; "Severity …" and "Data {…}" lines with the same number follow and add nothing.
 _SXID = (
-    _QUOTED + rf"nvidia-nvswitch(?P<switch>\d+): SXid \((?P<pci_bus_id>{ADDRESS})\): (?P<xid>\d+), "
+    rf"nvidia-nvswitch(?P<switch>\d+): SXid \((?P<pci_bus_id>{ADDRESS})\): (?P<xid>\d+), "
     r"(?P<kind>Fatal|Non-fatal|Correctable), (?P<text>(?:Link (?P<link>\d+))?.*)$"
 )
 
@@ -82,7 +75,6 @@ _AMDGPU_KINDS = (
     ("uncorrectable", re.compile(r"uncorrectable hardware error")),
     ("deferred", re.compile(r"deferred hardware error")),
     ("correctable", re.compile(r"correctable hardware error")),
-    ("check-architecture", re.compile(r"Accelerator Check Architecture events logged")),
     ("reset-begin", re.compile(r"GPU reset begin")),
     ("reset-failed", re.compile(r"GPU reset\(\d+\) failed|[Rr]eset failed|GPU reset end with ret = -")),
     ("reset-done", re.compile(r"GPU reset\(\d+\) succeeded")),
@@ -98,6 +90,7 @@ _AMDGPU_KINDS = (
     ("throttled", re.compile(r"GPU is throttled")),
     ("init-failed", re.compile(r"Fatal error during GPU init|probe .*failed|VRAM is lost")),
 )
+_AMDGPU_BENIGN = ("deferred", "correctable", "reset-done", "throttled")
 
 
 def _amdgpu(match: re.Match[str]) -> Mapping[str, object] | None:
@@ -106,18 +99,40 @@ def _amdgpu(match: re.Match[str]) -> Mapping[str, object] | None:
     if what is None or re.search(r"\bno (?:un)?correctable|\bno deferred", text):
         return None
     fields: dict[str, object] = {"what": what, "text": text}
+    if what in _AMDGPU_BENIGN:
+        fields["severity"] = "info"
     if match["pci_bus_id"]:
         fields["pci_bus_id"] = normalise_pci(match["pci_bus_id"])
     return fields
 
 
 _NVRM = (
-    _QUOTED
-    + rf"NVRM: (?:GPU (?P<pci_bus_id>{ADDRESS}): )?(?P<text>(?P<what>RmInitAdapter failed|rm_init_adapter failed|"
+    rf"NVRM: (?:GPU (?P<pci_bus_id>{ADDRESS}): )?(?P<text>(?P<what>RmInitAdapter failed|rm_init_adapter failed|"
     r"API mismatch|nvGpuOpsReportFatalError|knvlink\w+|krcWatchdog\w*|GPU\d* GSP RPC buffer|Rate limiting GSP RPC|"
     r"_kgspRpcRecvPoll|nvAssert\w*Failed|iovaspace\w*|dmaAllocMapping\w*|os_dump_stack|gpuHandleSanityCheckRegReadError\w*)"
     r".*)$"
 )
+
+
+_ACA_HEAD = re.compile(rf"amdgpu (?P<pci_bus_id>{ADDRESS}):.*Accelerator Check Architecture events logged")
+_ACA_STATUS = re.compile(rf"amdgpu (?P<pci_bus_id>{ADDRESS}):.*\.STATUS=(?P<status>0x[0-9a-f]+)")
+#: Bit 61 of a machine-check status: the error was not corrected (AMD64 APM vol. 2, 9.3.2.1).
+_UNCORRECTED = 1 << 61
+
+
+def _read_check_architecture(lines: Sequence[str]) -> list[Found]:
+    """Every device of a hive logs a record when one fails; only the status tells which one has the error."""
+    head = _ACA_HEAD.search(lines[0])
+    if head is None:
+        return []
+    fields: dict[str, object] = {"what": "check-architecture", "pci_bus_id": normalise_pci(head["pci_bus_id"])}
+    for index, line in enumerate(lines[1:], start=1):
+        entry = _ACA_STATUS.search(line)
+        if entry and entry["pci_bus_id"] == head["pci_bus_id"]:
+            uncorrected = bool(int(entry["status"], 16) & _UNCORRECTED)
+            fields |= {"status": entry["status"], "uncorrected": "true" if uncorrected else "false"}
+            return [Found(0, index, {**fields, "severity": "error" if uncorrected else "info"})]
+    return [Found(0, 0, {**fields, "severity": "warning"})]
 
 
 PARSER = Parser(
@@ -155,7 +170,7 @@ PARSER = Parser(
         Pattern(
             event="kernel.gpu_lost",
             literals=("GPU has fallen off the bus",),
-            block=with_bus_id(_QUOTED + rf"NVRM: GPU (?P<pci_bus_id>{ADDRESS}): (?P<what>GPU has fallen off the bus)"),
+            block=with_bus_id(rf"NVRM: GPU (?P<pci_bus_id>{ADDRESS}): (?P<what>GPU has fallen off the bus)"),
             block_lines=0,
             sample="NVRM: GPU 0000:dc:00.0: GPU has fallen off the bus.",
         ),
@@ -203,9 +218,16 @@ PARSER = Parser(
         ),
         Pattern(
             event="kernel.amdgpu",
+            literals=("Accelerator Check Architecture events logged",),
+            block=_read_check_architecture,
+            block_lines=3,
+            sample="amdgpu 0000:1c:00.0: {1}[Hardware Error]: Accelerator Check Architecture events logged\n"
+            "amdgpu 0000:1c:00.0: {1}[Hardware Error]: aca entry[00].STATUS=0xbaa0000000060f0d",
+        ),
+        Pattern(
+            event="kernel.amdgpu",
             literals=(
                 "hardware error",
-                "Accelerator Check Architecture events logged",
                 "GPU reset",
                 "eset failed",
                 "poison is consumed",

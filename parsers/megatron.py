@@ -1,9 +1,9 @@
 """Lines of Megatron-LM: sizes, argument dump, iterations, phases, NaN, rerun state machine, orderly exits.
 
 Emitted by: ``megatron/arguments.py``, ``megatron/training.py`` and, later, ``megatron/training/{arguments,initialize,
-training}.py``, ``megatron/core/rerun_state_machine.py``. Versions checked: 1.0, 2.0, 2.5, 2.6, 23.04, 23.06, core 0.4 to
-0.20; GPT-NeoX and Megatron-DeepSpeed print the same forms. Most lines come from rank 0 or the last rank, so who prints
-says nothing about who failed. Times are local, without zone. Checkpoint lines are in ``checkpoints.py``.
+training}.py``, ``megatron/core/rerun_state_machine.py``. Versions checked: 1.0, 2.0, 2.5, 2.6, 23.04, 23.06, core 0.4
+to 0.20; GPT-NeoX and Megatron-DeepSpeed print the same forms. Most lines come from rank 0 or the last rank, so who
+prints says nothing about who failed. Times are local, without zone. Checkpoint lines are in ``checkpoints.py``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ _ITERATION_SAMPLE = (
 _NAN_COUNTED = tuple(f"nan iterations: {blanks}{digit}" for blanks in ("  ", " ", "") for digit in range(1, 10))
 
 # "Rank 3, node n, device 1[, iteration #12]: " in front of the verdicts; "Device: 1, node: n" behind, up to core 0.9.
-_PLACE = (
-    r"Rank (?P<rank>\d+), node (?P<node>[^,\s]+), device (?:(?P<gpu>\d+)|\w+)(?:, iteration #?(?P<step>\d+))?: "
-)
+_PLACE = r"Rank (?P<rank>\d+), node (?P<node>[^,\s]+), device (?:(?P<gpu>\d+)|\w+)(?:, iteration #?(?P<step>\d+))?: "
 _MAYBE_PLACE = rf"(?:{_PLACE})?.*?"
 
 
@@ -166,13 +164,6 @@ PARSER = Parser(
             sample="Exiting during evaluation, timelimit reached",
         ),
         Pattern(
-            event="trainer.completed",
-            literals=("after training is done",),
-            regex=r"after training is done(?:\]|$)",
-            severity="info",
-            sample="[after training is done] datetime: 2024-05-01 07:40:18 ",
-        ),
-        Pattern(
             event="megatron.phase",
             literals=("] datetime: ",),
             regex=r"\[(?P<phase>(?:after|before|running|finished) [^\]]+)\] datetime: (?P<at>\S+ [\d:.]+)",
@@ -183,7 +174,8 @@ PARSER = Parser(
             event="megatron.param_count",
             literals=("number of parameters on (tensor",),
             # the newest versions put a third coordinate between the two
-            regex=r"number of parameters on \(tensor[^)]*\)\s+model parallel rank \((?P<tp>\d+), (?:\d+, )?(?P<pp>\d+)\): "
+            regex=r"number of parameters on \(tensor[^)]*\)\s+model parallel rank \((?P<tp>\d+), (?:\d+, "
+            r")?(?P<pp>\d+)\): "
             r"(?P<parameters>\d+)",
             severity="info",
             sample=" > number of parameters on (tensor, pipeline) model parallel rank (1, 0): 1003884544",
@@ -214,7 +206,8 @@ PARSER = Parser(
             event="megatron.nan",
             literals=("Unexpected result ",),
             regex=_PLACE + r"Unexpected result (?P<result>\S+) \(message='(?P<message>.*?)'\)",
-            sample="RuntimeError: Rank 9, node gpu-a018, device 1, iteration 1201: Unexpected result nan (message='found "
+            sample="RuntimeError: Rank 9, node gpu-a018, device 1, iteration 1201: Unexpected result nan "
+            "(message='found "
             "NaN in local grad norm for bucket #0 in backward pass before data-parallel communication collective')",
         ),
         Pattern(
@@ -222,19 +215,22 @@ PARSER = Parser(
             literals=("Unexpected result ",),
             regex=r"Unexpected result (?P<result>\S+)(?: on rank (?P<rank>\d+))? at .*?iteration #(?P<step>\d+)"
             r".*?\(message='(?P<message>.*?)'\)",
-            sample="ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 9 at iteration #1201 invocation "
+            sample="ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 9 at iteration #1201 "
+            "invocation "
             "#1 (message='found NaN in local forward loss calculation')",
         ),
         _rerun(
             "First rerun: unexpected result is not reproducible",
             "not-reproducible",
-            "Rank 9, node gpu-a018, device 1, iteration #1201: First rerun: unexpected result is not reproducible within "
+            "Rank 9, node gpu-a018, device 1, iteration #1201: First rerun: unexpected result is not reproducible "
+            "within "
             "the tolerance (2.5 != nan)!",
         ),
         _rerun(
             "First rerun: unexpected result is reproducible",
             "reproducible",
-            "Rank 9, node gpu-a018, device 1, iteration #1201: First rerun: unexpected result is reproducible within the "
+            "Rank 9, node gpu-a018, device 1, iteration #1201: First rerun: unexpected result is reproducible "
+            "within the "
             "tolerance (nan = nan). Need to rerun on a different GPU to verify correctness.!",
         ),
         _rerun(
@@ -254,7 +250,9 @@ PARSER = Parser(
             "transient",
             "Rank 9, node gpu-a018, device 1, iteration #1201: Possible transient error!!",
         ),
-        _rerun("Possible persistent error!", "persistent", "Rank 9, node gpu-a018, device 1: Possible persistent error!"),
+        _rerun(
+            "Possible persistent error!", "persistent", "Rank 9, node gpu-a018, device 1: Possible persistent error!"
+        ),
         _rerun(
             "Correct result (but possible Application error)",
             "correct",
@@ -266,12 +264,14 @@ PARSER = Parser(
             regex=r"Got rescheduled on the same GPU.*?(?:\(node: (?P<node>[^,]+), gpu: (?P<gpu>\d+)\))?$",
             severity="warning",
             fields={"verdict": "same-gpu"},
-            sample="Got rescheduled on the same GPU. Need to resume again from the same checkpoint (node: gpu-a018, gpu: 1)",
+            sample="Got rescheduled on the same GPU. Need to resume again from the same checkpoint (node: gpu-a018, "
+            "gpu: 1)",
         ),
         Pattern(  # stops by the rerun machine: exit codes 16 and 17; not orderly, a wrong result came before
             event="megatron.rerun",
             literals=("Saving a checkpoint and exiting now. Please resume", "Exiting now. "),
-            regex=r"(?:Saving a checkpoint and exiting now|Exiting now)\. (?:Please resume the job from the|The job can be "
+            regex=r"(?:Saving a checkpoint and exiting now|Exiting now)\. (?:Please resume the job from the|The job "
+            r"can be "
             r"resumed from a previous checkpoint|A checkpoint at the last iteration already exists)",
             severity="warning",
             fields={"verdict": "exit"},

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from correlator.events import Found, Parser, Pattern
-from parsers._lines import named, one_line
+from parsers._lines import named, one_line, signal_number
 from parsers._slurm_exit import EXIT_PATTERNS
 
 # squeue: "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
@@ -35,19 +35,32 @@ def _read_queue(lines: Sequence[str]) -> list[Found]:
 _STATES = "BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|REQUEUED|REVOKED|TIMEOUT"
 # sacct cuts words at the column's width and marks the cut: "OUT_OF_ME+"; "CANCELLED by 1001" names a user id.
 _ACCOUNT_ROW = (
-    rf"^\s*(?P<job>\d+)(?:_\d+)?(?P<step>\.\w+)?[ |].*?[ |](?P<state>{_STATES}|OUT_OF_ME\+|CANCELLED\+|NODE_FAIL\+)"
+    rf"^\s*(?P<job>\d+)(?:_\d+)?(?P<step_id>\.\w+)?[ |].*?[ |](?P<state>{_STATES}|OUT_OF_ME\+|CANCELLED\+|NODE_FAIL\+)"
     r"(?: by \d+)?[ |]+(?:.*[ |])?(?P<exit_status>\d+):(?P<exit_signal>\d+)"
 )
 
 
 def _account_row(match: re.Match[str]) -> Mapping[str, object]:
     fields = named(match)
-    status, signal = int(match["exit_status"]), int(match["exit_signal"])
+    status, signal = int(match["exit_status"]), int(match["exit_signal"])  # "0:125" is the mark of an OOM kill
     fields["state"] = {"OUT_OF_ME+": "OUT_OF_MEMORY"}.get(match["state"], match["state"].rstrip("+"))
-    if signal:
+    if 0 < signal < 65:
         fields["signal"] = signal
-    else:
+    elif not signal:
         fields["exit_code"] = status
+    return fields
+
+
+_SIGNAL = (
+    r"submitit.*?(?:(?P<what>Bypassing|Caught) signal (?P<word>\w+)(?: on (?P<node>[\w.-]+): (?P<reason>.*))?|"
+    r"(?P<text>Job (?:has|is) .*tim.*))$"
+)
+
+
+def _signal(match: re.Match[str]) -> Mapping[str, object]:
+    fields = named(match)
+    if (number := signal_number(str(fields.pop("word", "")))) is not None:
+        fields["signal"] = number
     return fields
 
 
@@ -116,10 +129,19 @@ PARSER = Parser(
         ),
         Pattern(
             event="slurm.requeue",
-            literals=("SLURM auto-requeueing", "Requeuing job ", "Requeue job"),
-            regex=r"(?P<text>SLURM auto-requeueing enabled|[Rr]equeu(?:e|ing) (?:SLURM )?job:? ?(?P<job>\d+)?.*)",
+            literals=(
+                "Handling auto-requeue signal",
+                "equeuing job ",
+                "equeing job ",
+                "Requeued SLURM job",
+                "equeuing SLURM job ",
+            ),
+            # Lightning writes "requeing"
+            regex=r"(?P<text>Handling auto-requeue signal: \d+|"
+            r"[Rr]eque(?:u?ing|ued) (?:SLURM )?job:? (?P<job>\d+).*)",
             sample="Requeuing job 123",
             severity="info",
+            not_samples=("SLURM auto-requeueing enabled. Setting signal handlers.",),
         ),
         Pattern(
             event="slurm.process",
@@ -135,9 +157,8 @@ PARSER = Parser(
         Pattern(
             event="slurm.signal",
             literals=("Bypassing signal ", "Caught signal ", "Job has timed out", "Job is about to time"),
-            regex=r"submitit.*?(?:Bypassing signal (?:SIG)?(?P<bypassed>\w+)|"
-            r"Caught signal (?:SIG)?(?P<caught>\w+)(?: on (?P<node>[\w.-]+))?: (?P<reason>.*)|(?P<text>Job "
-            r"(?:has|is) .*tim.*))$",
+            block=one_line(_SIGNAL, _signal),
+            block_lines=0,
             sample="submitit WARNING (2024-05-01 07:40:18,310) - Caught signal SIGUSR1 on node012: this job is "
             "preempted.",
             severity="warning",

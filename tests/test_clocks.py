@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from correlator.clocks import Anchor, Clocks, align_clocks, solve
-from correlator.rows import Row
+from correlator.records import Row
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -17,7 +17,10 @@ def iteration(node, step, at_ns):
     )  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from("bcdefg"), st.integers(-600, 600), min_size=1), st.lists(st.integers(0, 20), min_size=12, max_size=12))
+@given(
+    st.dictionaries(st.sampled_from("bcdefg"), st.integers(-600, 600), min_size=1),
+    st.lists(st.integers(0, 20), min_size=12, max_size=12),
+)
 def test_offsets_up_to_ten_minutes_are_found_within_their_bound(offsets, jitter_ms):
     offsets = {"a": 0, **offsets}
     rows = [

@@ -4,11 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from correlator.grid import Grid
-from correlator.rows import Row
+from correlator.records import Row
 
 SIZES = st.integers(1, 6)
 GRIDS = st.builds(
-    Grid, tp=SIZES, cp=st.integers(1, 3), dp=SIZES, pp=SIZES, order=st.sampled_from(["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"])
+    Grid,
+    tp=SIZES,
+    cp=st.integers(1, 3),
+    dp=SIZES,
+    pp=SIZES,
+    order=st.sampled_from(["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]),
 )
 
 

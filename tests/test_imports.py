@@ -19,12 +19,13 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for names in (
         "errors events diagnosis hostlist",
         "plugins signatures",
-        "discovery ingest topology clocks checkpoints rows grid envelopes heads timestamps",
+        "discovery reading rawtext scan windows matching unit records envelopes heads timestamps file_context ingest"
+        " rows grid topology clocks checkpoints",
         "cascade",
         "attribution",
         "pipeline",
         "report graph_export graph_svg event_export",
-        "cli",
+        "cli __main__",
     )
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shlex
 import unicodedata
 from datetime import timedelta
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from documents import JOURNAL, XID, ZERO, hardware_document, neighbourhood, none_document, unknown_document
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.diagnosis import Action, CascadeEvent, Document, Evidence, Initiator, Place, Resume
+from correlator.diagnosis import Action, CascadeEvent, Document, Evidence, Initiator, Place, Resume, ResumeCandidate
 from correlator.report import layout, words
 from correlator.report.safe import visible, visible_json, visible_lines, visible_prose
+from correlator.report.standing import render_standing
 from correlator.report.text import export_svg, render_report, render_text
 from correlator.report.timeline import build_waves, choose_waves, zero_time
 
@@ -59,8 +63,6 @@ def test_lines_end_at_line_feeds_only() -> None:
 
 
 def test_json_keeps_its_meaning_and_loses_its_teeth() -> None:
-    import json
-
     raw = json.dumps({"a": "\u202e\x9b\x7f\U000e0041 ok ü"}, ensure_ascii=False).encode()
     shown = visible_json(raw)
     assert json.loads(shown) == json.loads(raw)
@@ -105,12 +107,21 @@ def test_a_broken_command_means_the_same_to_the_shell(parts: list[str], width: i
     lines = words.wrap_command(command, width)
     pasted = "\n".join(lines).replace("\\\n", "")
     assert shlex.split(pasted) == shlex.split(command)
-    # Wider than the page only where one word is.
-    assert all(len(line) <= width or " " not in line.removesuffix(" \\").strip() or re.search(r"['\"\\]", line) for line in lines)
+
+
+def test_a_long_command_is_broken_at_the_width() -> None:
+    assert words.wrap_command("srun --nodes=2 --ntasks-per-node=8 --exclude='gpu-a009, gpu-a010' train.sh", 40) == [
+        "srun --nodes=2 --ntasks-per-node=8 \\",
+        "    --exclude='gpu-a009, gpu-a010' \\",
+        "    train.sh",
+    ]
 
 
 def test_a_command_with_a_comment_or_here_document_is_left_alone() -> None:
-    for command in ("sleep 1 # then look at the fans, all of them, one by one", "cat << EOF aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"):
+    for command in (
+        "sleep 1 # then look at the fans, all of them, one by one",
+        "cat << EOF aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    ):
         assert words.wrap_command(command, 20) == [command]
 
 
@@ -131,6 +142,16 @@ def test_equal_occurrences_are_one_wave_with_all_ranks() -> None:
     assert waves[-1].nodes == {"gpu-a004", "gpu-a005", "gpu-a011"}
 
 
+def test_an_effect_stamped_before_its_cause_stands_after_it_and_has_no_sure_time() -> None:
+    document = hardware_document()
+    document.cascade = [
+        CascadeEvent("b", ZERO - timedelta(minutes=14), [3], [], "process ended", "collateral", ["a"]),
+        CascadeEvent("a", ZERO, [21], [], "fell off the bus", "initiator"),
+    ]
+    text = render_text(document, None, 80)
+    assert "  +0.0 s  initiator   rank 21: fell off the bus\n  unsure  collateral  rank 3: process ended\n" in text
+
+
 def test_two_stalls_an_hour_apart_are_two_waves() -> None:
     cascade = [CascadeEvent(str(i), ZERO + timedelta(hours=i), [i], [], "timed out", "collateral") for i in range(2)]
     assert len(build_waves(cascade)) == 2
@@ -148,7 +169,10 @@ def test_an_initiator_without_a_time_comes_first_and_leaves_zero_to_the_earliest
 
 def test_of_many_waves_the_initiator_and_the_early_ones_stay() -> None:
     letters = "abcdefghijklmnopqrst"
-    cascade = [CascadeEvent(c, ZERO + timedelta(minutes=n), [n], [], f"failure {c}{c}", "collateral") for n, c in enumerate(letters)]
+    cascade = [
+        CascadeEvent(c, ZERO + timedelta(minutes=n), [n], [], f"failure {c}{c}", "collateral")
+        for n, c in enumerate(letters)
+    ]
     cascade.append(CascadeEvent("z", ZERO + timedelta(days=1), [99], [], "first of all", "initiator"))
     cascade.append(CascadeEvent("y", ZERO, [98], [], "torn down", "teardown"))
     shown, hidden = choose_waves(build_waves(cascade), 12)
@@ -160,7 +184,9 @@ def test_of_many_waves_the_initiator_and_the_early_ones_stay() -> None:
 # --- the report
 
 
-@pytest.mark.parametrize("document", [hardware_document(), unknown_document(), none_document()], ids=lambda d: d.verdict.class_)
+@pytest.mark.parametrize(
+    "document", [hardware_document(), unknown_document(), none_document()], ids=lambda d: d.verdict.class_
+)
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_no_line_is_wider_than_the_page_and_nothing_but_text_is_drawn(document: Document, width: int) -> None:
     for line in render_text(document, neighbourhood, width).splitlines():
@@ -175,7 +201,9 @@ def test_sections_come_in_the_order_of_need() -> None:
     assert heads == [
         "WHO FAILED FIRST", "HOW IT SPREAD", "WHAT ELSE IT COULD BE", "RULED OUT", "WHERE TO RESUME", "WHAT TO DO NOW", "WARNINGS",
     ]  # fmt: skip
-    assert text.startswith("HARDWARE FAILURE: GPU has fallen off the bus\nconfidence: almost certain (95 %), signature: xid-79")
+    assert text.startswith(
+        "HARDWARE FAILURE: GPU has fallen off the bus\nconfidence: almost certain (95 %), signature: xid-79"
+    )
     assert text.endswith("\nRead 8 files, 48,211 lines, 5.2 MB; 312 events.\n")
 
 
@@ -186,7 +214,7 @@ def test_who_when_and_where_are_said() -> None:
         "GPU 5 (PCI 0000:cb:00, serial 1650023004411)",
         "2024-05-07 17:28:17 UTC (± 0.5 s; its own clock ran 52.0 s fast), step 7060",
         f"{JOURNAL}:4 the driver lost the device itself",
-        "+2.2 s collateral rank 21 on gpu-a009: the watchdog stopped: CUDA error stdout/gpu-a009.log:5, by rule: same gpu",
+        "+2.2 s collateral rank 21 on gpu-a009: the watchdog stopped: CUDA error stdout/gpu-a009.log:5, same gpu",
         "+10m00s collateral ranks 0-20,22-31 (31): collective timed out after 600 s, ALLREDUCE seq 4411 (30 more with other numbers)",
         "no time collateral gpu-a005: connection to the store lost",
         "+10m12s teardown gpu-a[004-005,011]: the launcher stopped its workers",
@@ -212,6 +240,12 @@ def test_the_key_line_is_marked_between_its_neighbours() -> None:
     assert lines[at - 2] == "      2 start"
 
 
+def test_the_key_line_is_found_where_fewer_lines_stand_before_it() -> None:
+    lines = render_text(hardware_document(), lambda *_: ["a neighbour", XID, "after"], 200).splitlines()
+    at = lines.index(f"    > 4 {XID}")
+    assert lines[at - 1].endswith("  3 a neighbour")
+
+
 def test_evidence_is_wrapped_and_never_cut() -> None:
     document = hardware_document()
     text = "RuntimeError: " + " ".join(f"word{n}" for n in range(400))
@@ -232,11 +266,30 @@ def test_a_place_told_twice_is_shown_once() -> None:
     assert render_text(hardware_document(), neighbourhood, 80).count(f"  {JOURNAL}:4  ") == 1
 
 
+def test_a_reason_that_holds_for_two_lines_is_said_once() -> None:
+    document = hardware_document()
+    for entry in document.evidence:
+        entry.why = "rank 21 has an error of its own"
+    assert render_text(document, None, 80).count("rank 21 has an error of its own") == 1
+
+
+def test_a_checkpoint_is_not_told_twice() -> None:
+    document = hardware_document()
+    chosen = ResumeCandidate("/ckpt/iter_0007050", 7050, True)
+    document.resume.candidates = [chosen, chosen, ResumeCandidate(None, 7000, None, "tp 4")]
+    text = render_text(document, None, 80)
+    assert text.count("/ckpt/iter_0007050") == 1
+    assert "  - iteration 7000: not checked, tp 4\n" in text
+
+
 def test_nothing_failed_is_said_first_and_with_its_evidence() -> None:
     text = render_text(none_document(), None, 80)
     assert text.startswith("NO FAILURE FOUND: the run ended as planned\n")
     assert "WHO FAILED FIRST" not in text
-    assert "WHAT SHOWS IT\n\n  stdout/gpu-a011.log:77  the program says that it finished\n    > 77 [after training is done]\n" in text
+    assert (
+        "WHAT SHOWS IT\n  stdout/gpu-a011.log:77  the program says that it finished\n    > 77 [after training is done]\n"
+        in text
+    )
 
 
 def test_an_undecided_case_says_what_would_decide_it() -> None:
@@ -244,7 +297,8 @@ def test_an_undecided_case_says_what_would_decide_it() -> None:
     assert text.startswith("UNDECIDED: A worker was killed with SIGKILL\n")
     assert text.index("WHAT WOULD DECIDE IT") < text.index("WHO FAILED FIRST")
     said = one_line(text)
-    assert "Logs of 16 of 32 ranks were not among the files: collect them." in said
+    assert "16 of 32 ranks left no line that can be told to be theirs. Not collected is not the same as silent." in said
+    assert "confidence in who it was: possible (30 %)" in said
     assert "application, host-out-of-memory (45 %)" in said
     assert "To tell: dmesg -T on gpu-a004: an oom-kill line that names the process." in said
     assert "It printed nothing itself" in said
@@ -252,13 +306,24 @@ def test_an_undecided_case_says_what_would_decide_it() -> None:
     assert "Not known whether it is safe to resume" in said
 
 
+def test_an_undecided_case_without_rivals_points_to_what_can_be_looked_at() -> None:
+    document = unknown_document()
+    document.alternatives = []
+    text = render_text(document, None, 80)
+    assert "WHAT WOULD DECIDE IT\n  - Save the driver's record: A reboot wipes it.\n\n" in text
+    assert "Drain the node" not in text[: text.index("WHO FAILED FIRST")]
+
+
 def test_an_undecided_case_without_candidates_still_says_where_to_look() -> None:
     document = unknown_document()
     document.alternatives, document.actions = [], []
     document.initiator = Initiator()
+    document.job.ranks_seen = 0
     said = one_line(render_text(document, None, 80))
     assert "the kernel log of every node" in said
     assert "no rank or node can be named on this evidence" in said
+    assert "time not known" not in said
+    assert said.count("No line can be told to be of one rank.") == 2  # as what is missing, and as a limit of the answer
 
 
 @pytest.mark.parametrize(
@@ -357,13 +422,46 @@ def test_a_stream_without_unicode_gets_plain_signs() -> None:
     assert "gr\\xf6\\xdfer" in text
 
 
-def test_the_picture_is_whole_and_loads_nothing(tmp_path: object) -> None:
-    from pathlib import Path
-    from xml.etree import ElementTree
-
-    path = Path(str(tmp_path)) / "report.svg"
+def test_the_picture_is_whole_and_loads_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "report.svg"
     export_svg(hostile_document(), path, neighbourhood)
     picture = path.read_text()
     ElementTree.fromstring(picture)
     assert "url(http" not in picture and "@font-face" not in picture
     assert "HARDWARE" in picture
+
+
+# --- one rank's place in the cascade
+
+
+@pytest.mark.parametrize(
+    ("rank", "head", "chain"),
+    [
+        (21, "rank 21: initiator: it failed first; nothing before it explains it", ["+0.0 s"]),
+        (30, "rank 30: collateral: it failed because of what happened elsewhere before", ["+0.0 s", "+10m03s"]),
+    ],
+)
+def test_why_a_rank_has_its_role(rank: int, head: str, chain: list[str]) -> None:
+    first, *rest = layout.render_plain(render_standing(hardware_document(), rank)).splitlines()
+    assert first == head
+    assert [match[0] for line in rest if (match := re.match(r"\S+ s|\S+m\S+s", line.strip()))] == chain
+
+
+def test_a_rank_without_a_line_is_not_guessed_at() -> None:
+    document = none_document()
+    assert layout.render_plain(render_standing(document, 4)).startswith("rank 4: unknown:")
+    document.collateral.ranks = [4]
+    assert layout.render_plain(render_standing(document, 4)).startswith("rank 4: collateral: it ended with the others")
+    document.initiator.ranks = [4]
+    assert layout.render_plain(render_standing(document, 4)).startswith(
+        "rank 4: initiator: found by what the others say"
+    )
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    document = hardware_document()
+    document.cascade = [
+        CascadeEvent("a", ZERO, [1], [], "one", "collateral", ["b"]),
+        CascadeEvent("b", ZERO, [2], [], "two", "collateral", ["a"]),
+    ]
+    assert len(layout.render_plain(render_standing(document, 1)).splitlines()) == 3

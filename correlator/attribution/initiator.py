@@ -37,7 +37,12 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
     for finding in findings:
         score = finding.strength + _TRUST_BONUS[finding.trust]
         when = interval(finding.incident.time, finding.incident.bound)
-        if stall is not None and finding.trust in ("local", "exit") and when is not None and when[0] > stall[1] + 2 * SECOND:
+        if (
+            stall is not None
+            and finding.trust in ("local", "exit")
+            and when is not None
+            and when[0] > stall[1] + 2 * SECOND
+        ):
             score -= _TOO_LATE
         if finding.incident.attempt > min((f.incident.attempt for f in findings), default=0):
             score -= _LATER_ATTEMPT

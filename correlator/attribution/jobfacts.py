@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from correlator.attribution.verdict import moment
 from correlator.cascade.model import Facts
 from correlator.diagnosis import Clock, Inputs, Job, SkippedFile, Topology
-from correlator.rows import Row
+from correlator.records import Row, moment
 
 #: The framework that an emitter's lines give away, in the order in which they are believed.
 _FRAMEWORKS = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from correlator.cascade.model import Facts, Finding, Incident
-from correlator.rows import Row
+from correlator.records import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,12 @@ def completions(facts: Facts) -> list[Row]:
     ends = facts.events("trainer.completed", "trainer.stopped", "megatron.exit")
     for row in facts.progress:
         total = row.attr("total")
-        if row.step is not None and total.isdigit() and row.step >= int(total) > 1 and row.event == "megatron.iteration":
+        if (
+            row.step is not None
+            and total.isdigit()
+            and row.step >= int(total) > 1
+            and row.event == "megatron.iteration"
+        ):
             ends.append(row)
     return ends
 
@@ -51,6 +56,8 @@ def _before_end(incident: Incident, ends: Sequence[Row]) -> bool:
     row = incident.first
     return row is not None and any(
         (end.file == row.file and end.byte_offset > row.byte_offset)
-        or (end.time is not None and row.time is not None and row.timestamp_basis != "inherited" and end.time > row.time)
+        or (
+            end.time is not None and row.time is not None and row.timestamp_basis != "inherited" and end.time > row.time
+        )
         for end in ends
     )

@@ -9,7 +9,7 @@ from correlator.cascade.model import Facts, Finding
 from correlator.checkpoints import Inventory, scan
 from correlator.checkpoints.resume import LogSide, Save, judge
 from correlator.diagnosis import Resume
-from correlator.rows import Row
+from correlator.records import Row
 
 #: Verdict areas after which saved weights cannot be trusted from the first fault on.
 _TAINTING = frozenset({"numerics", "silent-corruption"})
@@ -50,16 +50,23 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
     return LogSide(
         saves=tuple(
             Save(
-                step=step, path=path or None, started="started" in marks, finished="finished" in marks,
-                scheduled_async="scheduled_async" in marks, failed=failing and "finished" not in marks,
+                step=step,
+                path=path or None,
+                started="started" in marks,
+                finished="finished" in marks,
+                scheduled_async="scheduled_async" in marks,
+                failed=failing and "finished" not in marks,
             )
-            for (step, path), marks in sorted(saves.items(), key=lambda item: (item[0][0] is None, item[0][0] or 0, item[0][1]))
+            for (step, path), marks in sorted(
+                saves.items(), key=lambda item: (item[0][0] is None, item[0][0] or 0, item[0][1])
+            )
         ),  # fmt: skip
         first_fault_step=chosen.incident.rows[0].step if chosen and chosen.incident.rows else None,
         nan_step=_nan_step(facts),
         suspect_from_step=facts.step_near(chosen.incident.time) if tainted and chosen else None,
         last_step=facts.step_near(None),
-        started_from_scratch_after_restart=bool(facts.events("megatron.from_scratch")) and bool(facts.events("torchrun.restart")),
+        started_from_scratch_after_restart=bool(facts.events("megatron.from_scratch"))
+        and bool(facts.events("torchrun.restart")),
         storage_errors_during_save=failing and chosen is not None and chosen.subclass == "storage",
         failed_at_start=not facts.trained,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 
 from correlator.attribution.confidence import confidence
 from correlator.attribution.initiator import Ranked
@@ -23,7 +22,7 @@ from correlator.diagnosis import (
     Verify,
 )  # fmt: skip
 from correlator.hostlist import fold_ranges
-from correlator.rows import Row
+from correlator.records import Row, moment
 from correlator.signatures import Signature
 
 #: Gives the raw text of the lines a row was made from.
@@ -31,13 +30,6 @@ RawText = Callable[[Row], str]
 
 _EVIDENCE_LIMIT = 8
 _MANY_RANKS = 64
-
-
-def moment(time_ns: int | None) -> datetime | None:
-    """A time in ns since the epoch as an aware datetime, cut to microseconds."""
-    return None if time_ns is None else datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).replace(
-        microsecond=time_ns % 1_000_000_000 // 1000
-    )  # fmt: skip
 
 
 def attribute(
@@ -87,7 +79,9 @@ def _undecided(
     summary = f"{outcome.why[0].upper()}{outcome.why[1:]}. " + (
         f"What would decide: {'; '.join(missing)}." if missing else "The launcher's own output would decide."
     )
-    rows = sorted((i.rows[0] for i in facts.incidents), key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
+    rows = sorted(
+        (i.rows[0] for i in facts.incidents), key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset)
+    )
     last = facts.last_progress
     evidence = [_line("verdict", r, raw, 0.3, "among the first complaints") for r in rows[:3]]
     if last is not None:
@@ -101,13 +95,18 @@ def _summary(facts: Facts, chosen: Finding, signature: Signature | None) -> str:
     grid, ranks = facts.topology.grid, chosen.incident.ranks
     if grid is not None and len(ranks) == 1 and ranks[0] < grid.world_size:
         place = grid.coordinates(ranks[0])
-        parts.append(f"Rank {ranks[0]} is " + ", ".join(f"{a} {place[a]}" for a in ("tp", "cp", "pp", "dp") if grid.size(a) > 1) + ".")
+        parts.append(
+            f"Rank {ranks[0]} is "
+            + ", ".join(f"{a} {place[a]}" for a in ("tp", "cp", "pp", "dp") if grid.size(a) > 1)
+            + "."
+        )
     if signature is not None and signature.mechanism:
         parts.append(signature.mechanism)
     if chosen.class_ == "unknown":
         missing = _missing_sources(facts)
         parts.append(
-            "The logs do not decide whose fault it is" + (f"; {missing[0]} would." if missing else f"; {chosen.control or 'a repeat would.'}")
+            "The logs do not decide whose fault it is"
+            + (f"; {missing[0]} would." if missing else f"; {chosen.control or 'a repeat would.'}")
         )
     return " ".join(parts)
 
@@ -162,7 +161,11 @@ def _evidence(facts: Facts, chosen: Finding, ranked: Sequence[Ranked], raw: RawT
     def add(rows: Iterable[Row], supports: str, weight: float, why: str, one_a_kind: bool) -> None:
         for row in rows:
             key = (row.file, row.byte_offset)
-            if len(found) < _EVIDENCE_LIMIT and key not in seen and not (one_a_kind and row.event + str(row.signature) in kinds):
+            if (
+                len(found) < _EVIDENCE_LIMIT
+                and key not in seen
+                and not (one_a_kind and row.event + str(row.signature) in kinds)
+            ):
                 seen.add(key)
                 kinds.add(row.event + str(row.signature))
                 found.append(_line(supports, row, raw, weight, why))
@@ -203,10 +206,14 @@ def _alternative(facts: Facts, rival: Ranked, sure: float) -> Alternative:
 def _missing_sources(facts: Facts) -> list[str]:
     """Usual sources that were not collected for the nodes in question, as phrases."""
     kernel = {r.node for r in facts.rows if r.emitter == "kernel"} | {
-        f.name for f in facts.ingested.files if "kernel" in f.kinds
+        f.name for f in facts.ingested.files if any("kernel" in e for e in f.emitters)
     }
     nodes = [n for n in facts.topology.nodes if n not in kernel]
-    missing = [f"the kernel log (dmesg -T) of {nodes[0]}" if len(nodes) == 1 else "the kernel logs (dmesg -T) of the nodes"] if nodes or not kernel else []
+    missing = (
+        [f"the kernel log (dmesg -T) of {nodes[0]}" if len(nodes) == 1 else "the kernel logs (dmesg -T) of the nodes"]
+        if nodes or not kernel
+        else []
+    )
     absent = [r for r in facts.expected_ranks() if not facts.topology.ranks[r].collected]
     if absent:
         missing.append(f"the logs of rank {fold_ranges(absent)}, which were not collected")
@@ -214,18 +221,31 @@ def _missing_sources(facts: Facts) -> list[str]:
 
 
 def _collect(what: str) -> Action:
-    return Action(f"Collect {what}", None, "it is missing here and would decide between the remaining explanations", "read-only")
+    return Action(
+        f"Collect {what}", None, "it is missing here and would decide between the remaining explanations", "read-only"
+    )
 
 
 def _ruled_out(facts: Facts, chosen: Finding) -> list[RuledOut]:
     out = []
-    waiters = sorted({r for i in facts.incidents if i.role == "collateral" for r in i.ranks} - set(chosen.incident.ranks))
+    waiters = sorted(
+        {r for i in facts.incidents if i.role == "collateral" for r in i.ranks} - set(chosen.incident.ranks)
+    )
     if waiters:
-        out.append(RuledOut(f"rank {fold_ranges(waiters)} as initiator", "they only report peers that were lost or did not come"))
+        out.append(
+            RuledOut(
+                f"rank {fold_ranges(waiters)} as initiator", "they only report peers that were lost or did not come"
+            )
+        )
     kernel_nodes = {r.node for r in facts.rows if r.emitter == "kernel" and r.node}
     faults = [i for i in facts.incidents if i.event.startswith("kernel.") and i.role == "initiator"]
     if kernel_nodes and not faults:
-        out.append(RuledOut("a device or memory error on " + ", ".join(sorted(kernel_nodes)), "the kernel log collected there shows none"))
+        out.append(
+            RuledOut(
+                "a device or memory error on " + ", ".join(sorted(kernel_nodes)),
+                "the kernel log collected there shows none",
+            )
+        )
     reports = [r for r in facts.events("torchrun.report_entry") if r.attr("is_root") == "true" and r.rank is not None]
     blamed = sorted({r.rank for r in reports if r.rank is not None} - set(chosen.incident.ranks))
     if blamed and chosen.incident.ranks:
@@ -273,10 +293,16 @@ def _verify(facts: Facts, chosen: Finding, signature: Signature | None) -> Verif
     if signature is not None and signature.verify:
         return Verify(signature.verify)
     step = facts.step_near(None)
-    return Verify(f"The next run passes step {step + 1} on all ranks." if step is not None else "The next run completes its first step on all ranks.")
+    return Verify(
+        f"The next run passes step {step + 1} on all ranks."
+        if step is not None
+        else "The next run completes its first step on all ranks."
+    )
 
 
 def collateral_of(facts: Facts, initiator: Initiator) -> Collateral:
     """The ranks that only suffered: those with complaints about peers that are not the initiator's."""
-    ranks = sorted({r for i in facts.incidents if i.role in ("collateral", "teardown") for r in i.ranks} - set(initiator.ranks))
+    ranks = sorted(
+        {r for i in facts.incidents if i.role in ("collateral", "teardown") for r in i.ranks} - set(initiator.ranks)
+    )
     return Collateral(ranks, len(ranks))

@@ -18,7 +18,7 @@ from correlator.cascade.protocol import finding_for
 from correlator.cascade.stands import stands, wait_graph
 from correlator.diagnosis import FailureClass
 from correlator.hostlist import fold_ranges
-from correlator.rows import Row
+from correlator.records import Row
 from correlator.topology import Rank
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
@@ -53,7 +53,9 @@ def wave_kind(facts: Facts) -> str:
         text = row.signature or ""
         if row.event in _TIMEOUTS or (row.event == "python.exception" and re.search(r"time-?d?-?out", text)):
             counts["timeout"] += 1
-        elif row.event in _PEER_LOST or (row.event == "python.exception" and re.search(r"peer|reset|closed|remote", text)):
+        elif row.event in _PEER_LOST or (
+            row.event == "python.exception" and re.search(r"peer|reset|closed|remote", text)
+        ):
             counts["peer lost"] += 1
     return max(sorted(counts), key=lambda k: counts[k]) if counts else ""
 
@@ -62,7 +64,11 @@ def spoken(facts: Facts) -> dict[int, Row]:
     """Ranks that printed an error, of their own or about a peer, with its first row."""
     found: dict[int, Row] = {}
     for incident in facts.incidents:
-        if incident.role in ("initiator", "collateral") and incident.event not in ("torchrun.worker_failed", "torchrun.report_entry", "slurm.task_exit"):
+        if incident.role in ("initiator", "collateral") and incident.event not in (
+            "torchrun.worker_failed",
+            "torchrun.report_entry",
+            "slurm.task_exit",
+        ):
             for rank in incident.ranks:
                 found.setdefault(rank, incident.rows[0])
     return found
@@ -263,4 +269,3 @@ def accused_host(facts: Facts) -> Iterator[Finding]:
             class_="infrastructure", subclass="host", signature="node-lost",
             control="The kernel log and the scheduler's record of that node say why it went away.",
         )  # fmt: skip
-

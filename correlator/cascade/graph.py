@@ -13,6 +13,7 @@ import networkx as nx
 
 from correlator.cascade.model import Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import Role
+from correlator.records import moment
 
 #: The rule that ties a wave of complaints to what set it off, by event of the wave.
 _EDGE_RULES: dict[str, str] = {
@@ -48,7 +49,8 @@ _DEFAULT_RULE = "waited for it"
 
 
 def build_graph(facts: Facts, chosen: Finding | None, others: Sequence[Finding]) -> nx.DiGraph:
-    """The graph around the chosen finding. Node attributes: what, role, ranks, nodes, time (ns), bound, event,
+    """The graph around the chosen finding. Node attributes: what, role, ranks, nodes, time (datetime, UTC), bound_ns,
+    event,
     signature, file, line, byte_offset, text; edge attribute: rule."""
     graph = nx.DiGraph()
     if chosen is not None:
@@ -108,8 +110,8 @@ def _add(graph: nx.DiGraph, incident: Incident, role: Role) -> None:
         role=role,
         ranks=list(incident.ranks),
         nodes=list(incident.nodes),
-        time=incident.time,
-        bound=incident.bound,
+        time=moment(incident.time),
+        bound_ns=incident.bound,
         event=incident.event,
         signature=incident.signature,
         file=row.file if row else None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from correlator.cascade.model import SECOND, Facts, Incident
 from correlator.diagnosis import Role
-from correlator.rows import Row
+from correlator.records import Row
 
 #: Role of an event that no signature speaks about, by event or emitter; everything else is context.
 _DEFAULT_ROLE: dict[str, Role] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from correlator.cascade.model import SECOND, Exit, Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import FailureClass, Scope
-from correlator.rows import Row
+from correlator.records import Row
 
 #: Exit statuses that an orderly chain of events produces: success, a Python exception, SIGTERM, SIGABRT, SIGINT.
 _EXPLAINED_EXITS = frozenset({0, 1, -15, -6, -2, 15, 143, 134, 130})
@@ -76,7 +76,9 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         class_="infrastructure",
         subclass="scheduler",
         signature=rows[0].signature or "preempted",
-        title="Stopped by a person (SIGINT)" if interrupted else "Stopped from outside by SIGTERM (preemption or cancel)",
+        title="Stopped by a person (SIGINT)"
+        if interrupted
+        else "Stopped from outside by SIGTERM (preemption or cancel)",
         scope="none" if everywhere else "node",
         control="Ask the scheduler for the job's record (sacct -j JOB -o State,Reason,ExitCode): it names the sender.",
     )
@@ -115,7 +117,10 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         scope, ranks = "all", facts.expected_ranks()
         nodes = facts.topology.nodes_of(ranks) or nodes
     elif not ranks and nodes:
-        scope, ranks = "node", [r for n in nodes for r in facts.topology.ranks_on(n)] if signature and signature.blames == "node" else []
+        scope, ranks = (
+            "node",
+            [r for n in nodes for r in facts.topology.ranks_on(n)] if signature and signature.blames == "node" else [],
+        )
     elif not ranks:
         scope = "none"
     weight = signature.weight if signature else 0.5
@@ -260,5 +265,12 @@ def _exit_rows(facts: Facts, rank: int, end: Exit) -> list[Row]:
 
 
 def _causes(facts: Facts) -> list[Incident]:
-    launchers = ("torchrun.worker_failed", "torchrun.report_entry", "torchrun.death_signal", "slurm.task_exit", "mpi.rank_exited", "composer.rank_crashed")
+    launchers = (
+        "torchrun.worker_failed",
+        "torchrun.report_entry",
+        "torchrun.death_signal",
+        "slurm.task_exit",
+        "mpi.rank_exited",
+        "composer.rank_crashed",
+    )
     return [i for i in facts.incidents if i.role == "initiator" and i.event not in launchers]

@@ -11,7 +11,7 @@ from correlator.clocks import Clocks
 from correlator.diagnosis import FailureClass, Role, Scope
 from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import Ingested, Writer
-from correlator.rows import Row
+from correlator.records import Row
 from correlator.signatures import Signature
 from correlator.topology import Topology, short_name
 
@@ -119,7 +119,13 @@ class Facts:
     @cached_property
     def failed_exits(self) -> bool:
         """Whether any launcher or scheduler reports an abnormal end."""
-        coded = ("deepspeed.return_code", "hydra.bad_termination", "mpi.rank_exited", "slurm.task_exit", "lightning.child_died")
+        coded = (
+            "deepspeed.return_code",
+            "hydra.bad_termination",
+            "mpi.rank_exited",
+            "slurm.task_exit",
+            "lightning.child_died",
+        )
         return any(e.code for exits in self.exits.values() for e in exits) or any(
             (row.exit_code or row.signal or row.event == "hydra.bad_termination") for row in self.events(*coded)
         )
@@ -164,7 +170,9 @@ class Facts:
 
     def step_near(self, time: int | None) -> int | None:
         """The last completed step at some time; without a time, the last of all."""
-        steps = [r.step for r in self.progress if r.step is not None and (time is None or r.time is None or r.time <= time)]
+        steps = [
+            r.step for r in self.progress if r.step is not None and (time is None or r.time is None or r.time <= time)
+        ]
         return max(steps, default=None)
 
 

@@ -14,7 +14,7 @@ from correlator.cascade.model import Facts, Finding, Incident
 from correlator.cascade.stands import Stand, axes_of, deviants, outside_collective, stands, wait_graph
 from correlator.diagnosis import Scope
 from correlator.hostlist import expand_ranges, fold_ranges
-from correlator.rows import Row
+from correlator.records import Row
 
 _WATCHDOG = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout")
 
@@ -202,11 +202,15 @@ def wait_for(facts: Facts) -> Iterator[Finding]:
         return
     order = nx.condensation(graph)
     sinks = [set(order.nodes[n]["members"]) for n in order if order.out_degree(n) == 0 and order.in_degree(n)]
-    cycles = [set(order.nodes[n]["members"]) for n in order if len(order.nodes[n]["members"]) > 1 and not order.out_degree(n)]
+    cycles = [
+        set(order.nodes[n]["members"]) for n in order if len(order.nodes[n]["members"]) > 1 and not order.out_degree(n)
+    ]
     for sink in sinks:
         quiet = sorted(r for r in sink if r not in places)
         if len(sink) == 1 and quiet:
-            rows = [idle[quiet[0]]] if quiet[0] in idle else [places[r].row for r in sorted(graph.predecessors(quiet[0]))]
+            rows = (
+                [idle[quiet[0]]] if quiet[0] in idle else [places[r].row for r in sorted(graph.predecessors(quiet[0]))]
+            )
             yield finding_for(
                 facts, "everybody waits for it", quiet, rows, trust="protocol", strength=0.72,
                 what=f"Rank {quiet[0]} never entered the call that its peers wait in",

@@ -14,7 +14,7 @@ import networkx as nx
 
 from correlator.cascade.model import Facts
 from correlator.grid import Grid
-from correlator.rows import Row
+from correlator.records import Row
 
 _POINT_TO_POINT = frozenset({"recv", "send", "irecv", "isend", "batch_isend_irecv"})
 #: Words in the calling line or the group's description that tell the axes of a group, tried in order.

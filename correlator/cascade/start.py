@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.protocol import finding_for
-from correlator.rows import Row
+from correlator.records import Row
 
 
 def rendezvous_failed(facts: Facts) -> Iterator[Finding]:
@@ -54,4 +54,3 @@ def _port_taken(facts: Facts, rows: list[Row]) -> Finding:
     )  # fmt: skip
     finding.incident.nodes = tuple(sorted({r.node for r in rows if r.node}))
     return finding
-

@@ -1,8 +1,8 @@
 """Directories of ``torch.distributed.checkpoint``: ``.metadata`` against the ``.distcp`` files it describes.
 
-Shared by every layout built on DCP (FSDP, Megatron ``torch_dist``, torchtitan, OLMo-core, NeMo). ``.metadata`` is written
-last, by the coordinator, through a rename. It names each item's file, offset and length, so each file's exact size is
-known; each item is a small ``torch.save`` ZIP of its own.
+Shared by every layout built on DCP (FSDP, Megatron ``torch_dist``, torchtitan, OLMo-core, NeMo). ``.metadata`` is
+written last, by the coordinator, through a rename. It names each item's file, offset and length, so each file's exact
+size is known; each item is a small ``torch.save`` ZIP of its own.
 Source: PyTorch ``torch/distributed/checkpoint/{metadata,filesystem}.py``, 2.0 to 2.13.
 """
 
@@ -23,9 +23,12 @@ from correlator.checkpoints.torch_file import attributes, inspect_stream, whole
 MAX_METADATA_BYTES = 64 << 20
 MAX_METADATA_BYTES_DEEP = 2 << 30
 
+MAX_CHUNKS = 20_000_000
+"""Chunks of all tensors; one list of chunks shared by many tensors must not be walked for ever."""
+
 LATE_NS = 120 * 10**9
-"""A shard this much newer than ``.metadata`` was written by another save. Within one save the shards are older; clocks of
-the writing nodes differ by less, and coming back to the same step after a restart takes longer."""
+"""A shard this much newer than ``.metadata`` was written by another save. Within one save the shards are older; clocks
+of the writing nodes differ by less, and coming back to the same step after a restart takes longer."""
 
 ITEM_COST = 4 << 10
 """What looking at one item takes from the bytes that may be read, so that a million small objects end the look too."""
@@ -80,12 +83,16 @@ def read_metadata(data: bytes) -> Metadata:
         raise Refused("is not that of a Metadata object")
     fields = attributes(root)
     result = Metadata()
+    total = 0
     for fqn, entry in _pairs(fields.get("state_dict_metadata")):
         if isinstance(entry, Call) and entry.name.endswith(".TensorStorageMetadata"):
             state = attributes(entry)
             chunks = state.get("chunks")
             if not isinstance(chunks, list):
                 raise Refused("has a tensor without chunks")
+            total += len(chunks)
+            if total > MAX_CHUNKS:
+                raise Refused("has more chunks than any save")
             parts = [attributes(chunk) for chunk in chunks]
             result.tensors[str(fqn)] = TensorEntry(
                 _shape(state.get("size")), tuple((_shape(p.get("offsets")), _shape(p.get("sizes"))) for p in parts)
@@ -99,9 +106,7 @@ def read_metadata(data: bytes) -> Metadata:
             raise Refused("has a malformed storage entry")
         at = key.get("offset")
         coded = bool(place.get("transform_descriptors"))
-        result.items.append(
-            Item(str(key.get("fqn")), None if at is None else _shape(at), name, offset, length, coded)
-        )
+        result.items.append(Item(str(key.get("fqn")), None if at is None else _shape(at), name, offset, length, coded))
     return result
 
 
@@ -174,12 +179,16 @@ def _check_files(metadata: Metadata, folder: Folder, findings: Findings, reading
         elif file.size < expected:
             findings.fault(f"{shown(name, 120)} is cut short: {file.size} bytes instead of {expected}")
         elif file.size > expected:
-            findings.fault(f"{shown(name, 120)} has {file.size} bytes instead of {expected}: it belongs to another save")
+            findings.fault(
+                f"{shown(name, 120)} has {file.size} bytes instead of {expected}: it belongs to another save"
+            )
         else:
             _check_items(file, items, findings, reading, share)
     spare = sorted(name for name in folder.files if name.endswith(".distcp") and name not in by_file)
     if spare:
-        findings.note(f"{len(spare)} shard files that .metadata does not know, such as {spare[0]}: left from another save")
+        findings.note(
+            f"{len(spare)} shard files that .metadata does not know, such as {spare[0]}: left from another save"
+        )
 
 
 def _member(folder: Folder, name: str) -> File | None:
@@ -198,7 +207,8 @@ def _check_items(file: File, items: list[Item], findings: Findings, reading: Rea
     try:
         with file.open() as stream:
             for item in items:
-                if item.coded or item.length == 0 or (item is not last and not reading.deep and reading.bytes_left <= 0):
+                spent = reading.bytes_left <= 0 and not reading.deep
+                if item.coded or item.length == 0 or (spent and item is not last):
                     continue
                 reading.bytes_left -= ITEM_COST
                 window = Window(stream, item.offset, item.length)

@@ -23,19 +23,23 @@ MAX_DEPTH = 6
 
 def shown(text: str, limit: int) -> str:
     """``text`` fit for a terminal and for JSON: no control characters, no lone surrogates, at most ``limit`` long."""
-    clean = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.encode("utf-8", "backslashreplace").decode())
+    clean = "".join(
+        c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.encode("utf-8", "backslashreplace").decode()
+    )
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 @dataclass(frozen=True)
 class File:
-    """A regular file. ``rel`` is relative to the root of the scan, ``path`` is free of links; size in bytes."""
+    """A regular file. ``rel`` is relative to the root of the scan, ``path`` is free of links; size in bytes.
+    ``linked``: the name is a link to ``path``."""
 
     name: str
     rel: str
     path: Path
     size: int
     mtime_ns: int
+    linked: bool = False
 
     def open(self) -> BinaryIO:
         """The open file, unbuffered position 0. Raises OSError, also when it is no regular file any more."""
@@ -63,11 +67,14 @@ class File:
 class Folder:
     """A directory under ``root``; ``rel`` is "." for the root itself. Listings are taken once, when first asked for."""
 
-    def __init__(self, root: Path, rel: str = ".") -> None:
+    def __init__(self, root: Path, rel: str = ".", parent: Folder | None = None) -> None:
         self.root = root
         self.rel = rel
+        self.parent = parent
         self.path = root if rel == "." else root / rel
         self.name = self.path.name
+        self.unreadable = False
+        """Set with the listing: the directory could not be listed at all."""
 
     @cached_property
     def _listing(self) -> tuple[dict[str, File], dict[str, Folder], tuple[str, ...]]:
@@ -82,6 +89,7 @@ class Folder:
                         break
                     self._take(entry, files, folders, problems)
         except OSError as error:
+            self.unreadable = True
             problems.append(f"cannot be listed: {error.strerror or error}")
         return dict(sorted(files.items())), dict(sorted(folders.items())), tuple(sorted(problems))
 
@@ -102,11 +110,11 @@ class Folder:
             problems.append(f"{entry.name} cannot be read: {getattr(error, 'strerror', None) or error}")
             return
         if stat.S_ISREG(status.st_mode):
-            files[entry.name] = File(entry.name, rel, path, status.st_size, status.st_mtime_ns)
+            files[entry.name] = File(entry.name, rel, path, status.st_size, status.st_mtime_ns, linked)
         elif stat.S_ISDIR(status.st_mode):
             # A link to a directory within the root is a second name of something that is visited anyway.
             if not linked:
-                folders[entry.name] = Folder(self.root, rel)
+                folders[entry.name] = Folder(self.root, rel, self)
         else:
             problems.append(f"{entry.name} is neither a file nor a directory: not opened")
 

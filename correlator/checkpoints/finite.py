@@ -1,7 +1,8 @@
 """NaN and Inf in raw tensor bytes, by bit pattern, so bfloat16 and the 8-bit floats need no library.
 
-A value is not finite when all its exponent bits are one; it is a NaN when mantissa bits are set besides. ``float8_e4m3fn``
-has no Inf and only the all-ones pattern is NaN. Bytes are little-endian, as torch and safetensors store them.
+A value is not finite when all its exponent bits are one; it is a NaN when mantissa bits are set besides.
+``float8_e4m3fn`` has no Inf and only the all-ones pattern is NaN. Bytes are little-endian, as torch and safetensors
+store them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FORMATS = {
     "float8_e4m3fn": FloatFormat(np.dtype("<u1"), 0x7F, 0x7F),
 }
 
-ITEM_BYTES = {name: layout.bits.itemsize for name, layout in FORMATS.items()} | {
+ITEM_BYTES: dict[str, int] = {name: layout.bits.itemsize for name, layout in FORMATS.items()} | {
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
     "complex64": 8, "complex128": 16, "quint8": 1, "qint8": 1, "qint32": 4, "untyped": 1,
 }  # fmt: skip
@@ -87,12 +88,14 @@ def tally(raw: bytes, dtype: str) -> Tally:
     return Tally(int(bits.size), nan, int(infinite.size) - minus, minus)
 
 
-def check(stream: BinaryIO | Window, tensors: Sequence[Tensor], reading: Reading, share: int) -> tuple[bool | None, str]:
+def check(
+    stream: BinaryIO | Window, tensors: Sequence[Tensor], reading: Reading, share: int
+) -> tuple[bool | None, str]:
     """Whether the tensors are finite, and a sentence on the first that is not.
 
     None when no float was read. ``share`` is the number of tensors, over all files, that share the reading's limit.
-    Two kinds of infinity are innocent: in a scalar (a best score not yet set) and in an additive attention mask, a tensor
-    named so or one in which at least a quarter of the values is minus infinity and none is plus infinity.
+    Two kinds of infinity are innocent: in a scalar (a best score not yet set) and in an additive attention mask, a
+    tensor named so or one in which at least a quarter of the values is minus infinity and none is plus infinity.
     """
     seen = 0
     for tensor in tensors:

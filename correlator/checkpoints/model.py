@@ -26,10 +26,10 @@ class Checkpoint:
 
     ``path`` is relative to the inventory's root ("." is the root itself), with ``/``. ``complete``: True when all that
     its layout demands is there, False when something provably is not, None when that could not be decided.
-    ``finite``: False when NaN or Inf stands in weights or optimizer state, True when none was found in what was read (all
-    of it with ``deep``, a sample of large tensors without), None when no number was read. ``problems`` may be non-empty
-    for a complete checkpoint: limits such as a lost random-number state. ``topology`` has the sizes the files tell:
-    tp, pp, ep, cp, dp, world. ``mtime_ns`` is that of the newest file.
+    ``finite``: False when NaN or Inf stands in weights or optimizer state, True when none was found in what was read
+    (all of it with ``deep``, a sample of large tensors without), None when no number was read. ``problems`` may be
+    non-empty for a complete checkpoint: limits such as a lost random-number state. ``topology`` has the sizes the
+    files tell: tp, pp, ep, cp, dp, world. ``mtime_ns`` is that of the newest file.
     """
 
     path: str
@@ -78,9 +78,9 @@ class Reading:
 class Findings:
     """Collects what a layout sees in one checkpoint.
 
-    ``late``: times speak of a half overwritten save; whether they can be trusted shows only beside the other checkpoints.
-    ``parts``: names that must be the same in another iteration of the same topology; ``described``: that topology is known
-    from the content, not only guessed from these names.
+    ``late``: times speak of a half overwritten save; whether they can be trusted shows only beside the other
+    checkpoints. ``parts``: names that must be the same in another iteration of the same topology; ``described``: that
+    topology is known from the content, not only guessed from these names.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -163,11 +163,11 @@ class Findings:
 class Layout:
     """One on-disk layout.
 
-    ``order``: smaller is asked first, so the specific stands before the general. ``recognises`` and ``read`` deal with a
-    directory that is one checkpoint, ``groups`` and ``read_files`` with checkpoints that are loose files: it returns the
-    sets of files among those offered that form one each. ``nested``: other checkpoints may lie below a recognised
-    directory. ``trackers``: mark file beside the checkpoints -> reader of its text, None when that text is no mark.
-    ``hint``: how one resumes, with ``{path}``, ``{parent}``, ``{name}`` and ``{iteration}`` to be filled in.
+    ``order``: smaller is asked first, so the specific stands before the general. ``recognises`` and ``read`` deal
+    with a directory that is one checkpoint, ``groups`` and ``read_files`` with checkpoints that are loose files:
+    ``groups`` returns the sets of files, among those offered, that form one each. ``trackers``: mark file beside the
+    checkpoints -> reader of its text, None when that text is no mark. ``hint``: how one resumes, with ``{path}``,
+    ``{parent}``, ``{name}`` and ``{iteration}`` to be filled in.
     """
 
     name: str
@@ -177,5 +177,4 @@ class Layout:
     read: Callable[[Folder, Reading], Findings] | None = None
     groups: Callable[[Sequence[File]], list[list[File]]] | None = None
     read_files: Callable[[Sequence[File], Reading], Findings] | None = None
-    nested: bool = False
     trackers: Mapping[str, Callable[[str], int | str | None]] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """Reads the data in a pickle without unpickling it.
 
-A small interpreter of the pickle opcodes that plain containers need. It knows no Python object but None, bool, int, float,
-str, bytes, tuple, list and dict: a class or function named in the pickle stays a name (:class:`Global`), a call of it
-becomes an inert record (:class:`Call`), and nothing is imported or run. Names outside :data:`ALLOWED` are refused
-nevertheless: a checkpoint that names ``os.system`` is no checkpoint. Work and memory are linear in the input: the memo is
-a dict, keys are scalars or flat tuples, integers have at most 255 bytes.
+A small interpreter of the pickle opcodes that plain containers need. It knows no Python object but None, bool, int,
+float, str, bytes, tuple, list and dict: a class or function named in the pickle stays a name (:class:`Global`), a
+call of it becomes an inert record (:class:`Call`), and nothing is imported or run. Names outside the list in
+``pickle_names`` are refused nevertheless: a checkpoint that names ``os.system`` is no checkpoint. Work and memory are
+linear in the input: the memo is a dict, nothing is copied, keys are scalars or flat tuples, integers are short.
 
 Opcodes: CPython ``Lib/pickletools.py``; ``torch.save`` writes protocol 2, ``.metadata`` protocol 4.
 """
@@ -16,34 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-ALLOWED = frozenset(
-    {
-        # modules whose classes are containers of values
-        "argparse", "collections", "datetime", "enum", "numpy", "pathlib", "torch", "types", "uuid",
-        # frameworks that store classes of their own in their checkpoints
-        "accelerate", "apex", "composer", "deepspeed", "lightning", "lightning_fabric", "megatron", "nemo",
-        "nvidia_resiliency_ext", "olmo", "olmo_core", "omegaconf", "pytorch_lightning", "torchtitan",
-        "transformer_engine", "transformers",
-    }
-)  # fmt: skip
-"""Top-level modules whose names may occur."""
-
-ALLOWED_NAMES = frozenset(
-    {f"{module}.{name}" for module in ("builtins", "__builtin__") for name in
-     ("bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "object", "set", "slice", "str", "tuple")}
-    | {"_codecs.encode", "_io.BytesIO", "io.BytesIO", "copyreg._reconstructor", "copy_reg._reconstructor",
-       "builtins.getattr", "functools.partial", "signal.Signals", "typing.Any"}
-)  # fmt: skip
-"""Single names that may occur besides; ``getattr`` is how CPython 3.11 pickles an enum member."""
-
-EXECUTING = frozenset(
-    {"__builtin__", "_posixsubprocess", "builtins", "code", "commands", "ctypes", "importlib", "marshal", "nt", "operator",
-     "os", "pickle", "posix", "pty", "requests", "runpy", "shutil", "socket", "subprocess", "sys", "urllib", "webbrowser"}
-)  # fmt: skip
-"""Top-level modules through which a pickle does something when it is loaded."""
+from correlator.checkpoints.pickle_names import ALLOWED, ALLOWED_NAMES, EXECUTING
 
 FRESH_DICTS = frozenset({"collections.OrderedDict", "collections.defaultdict", "builtins.dict", "__builtin__.dict"})
-SEQUENCES = frozenset({"builtins.set", "builtins.frozenset", "builtins.list", "builtins.tuple", "torch.Size"})
+SEQUENCES = frozenset(
+    {f"{module}.{name}" for module in ("builtins", "__builtin__") for name in ("set", "frozenset", "list", "tuple")}
+    | {"torch.Size"}
+)
 
 
 class Refused(ValueError):
@@ -272,7 +251,9 @@ def _append_to(target: Any, values: list[Any]) -> None:
     if isinstance(target, list):
         target.extend(values)
     elif isinstance(target, Call):
-        target.elements = [*(target.elements or ()), *values]
+        if target.elements is None:
+            target.elements = []
+        target.elements.extend(values)
     else:
         raise Refused("malformed pickle: append to no list")
 
@@ -302,7 +283,9 @@ def _key(value: Any) -> Any:
 
 def _set_items(target: Any, flat: list[Any]) -> None:
     if isinstance(target, Call):
-        target.items = items = target.items or {}
+        if target.items is None:
+            target.items = {}
+        items = target.items
     else:
         items = target
     if not isinstance(items, dict) or len(flat) % 2:
@@ -379,11 +362,12 @@ def _called(target: Any, args: Any) -> Any:
     if not isinstance(target, Global) or not isinstance(args, tuple):
         raise Refused("a call of something that is no name")
     if target.name in FRESH_DICTS:
-        pairs = next((a for a in args if isinstance(a, list)), [])
-        return {_key(pair[0]): pair[1] for pair in pairs}
-    if target.name in SEQUENCES:
-        inner = args[0] if args and isinstance(args[0], list | tuple) else ()
-        return tuple(inner) if target.name == "torch.Size" else list(inner)
+        # Items follow by opcodes of their own; as an argument, one list could be made into many dicts.
+        if any(isinstance(argument, list | dict) and argument for argument in args):
+            raise Refused("a dict made from a list")
+        return {}
+    if target.name in SEQUENCES and len(args) == 1 and isinstance(args[0], list | tuple):
+        return args[0]
     return Call(target.name, args)
 
 

@@ -27,17 +27,21 @@ MAX_PICKLE_BYTES = 64 << 20
 MAX_PICKLE_BYTES_DEEP = 1 << 30
 MAX_DEPTH = 24
 MAX_TENSORS = 1_000_000
+MAX_OVERLAP = 4
 
 STORAGE_DTYPES = {
     "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",
-    "BoolStorage": "bool", "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
     "QUInt8Storage": "quint8", "QInt8Storage": "qint8", "QInt32Storage": "qint32", "UntypedStorage": "untyped",
 }  # fmt: skip
 
 NO_WEIGHTS = frozenset(
-    {"callbacks", "hyper_parameters", "loops", "lr_scheduler", "lr_schedulers", "opt_param_scheduler", "rerun_state_machine",
-     "rng_state", "rng_states", "scheduler", "train_metrics"}
+    {
+        "callbacks", "hyper_parameters", "loops", "lr_scheduler", "lr_schedulers", "opt_param_scheduler",
+        "rerun_state_machine", "rng_state", "rng_states", "scheduler", "train_metrics",
+    }
 )  # fmt: skip
 """Keys under which infinities and NaN are nobody's fault: best scores, metrics, random-number states."""
 
@@ -82,7 +86,8 @@ class _Use:
 def inspect(file: File, findings: Findings, reading: Reading, *, label: str | None = None, files: int = 1) -> Any:
     """Check one file and report to ``findings``; the tree of plain values, or None when it was not read.
 
-    ``files`` is the number of files of this checkpoint, which share what may be read. ``label`` names the file in problems.
+    ``files`` is the number of files of this checkpoint, which share what may be read. ``label`` names the file in
+    problems.
     """
     label = label or file.name
     try:
@@ -130,7 +135,9 @@ def read_torch(stream: BinaryIO | Window, size: int, *, deep: bool = False) -> T
         else:
             result.doubts.append("not in a form torch.save writes: not checked")
     except Hostile as refusal:
-        result.faults.append(f"loading it with the ordinary unpickler would call {shown(str(refusal), 200)}: do not load it")
+        result.faults.append(
+            f"loading it with the ordinary unpickler would call {shown(str(refusal), 200)}: do not load it"
+        )
     except Refused as refusal:
         result.notes.append(f"content not read, so weights not checked: its pickle {shown(str(refusal), 200)}")
     except ValueError as error:
@@ -216,11 +223,15 @@ def _read_legacy(stream: BinaryIO | Window, size: int, result: TorchFile, *, dee
 
 
 def _tensors(uses: list[_Use], places: dict[str, int]) -> tuple[Tensor, ...]:
-    return tuple(
-        Tensor(use.name, use.dtype, places[use.storage.key] + use.first * ITEM_BYTES[use.dtype], use.count)
-        for use in uses
-        if use.weight and use.dtype in finite.FORMATS
-    )
+    tensors = []
+    # Overlapping views of one storage are read once each: that must not become a long read of a short file.
+    left = MAX_OVERLAP * sum(storage.size for storage in _keys(uses).values())
+    for use in uses:
+        width = ITEM_BYTES[use.dtype]
+        left -= use.count * width
+        if use.weight and use.dtype in finite.FORMATS and left >= 0:
+            tensors.append(Tensor(use.name, use.dtype, places[use.storage.key] + use.first * width, use.count))
+    return tuple(tensors)
 
 
 def _keys(uses: list[_Use]) -> dict[str, Storage]:
@@ -233,7 +244,12 @@ def _uses(tree: Any, limit: int = MAX_TENSORS) -> Iterator[_Use]:
     stack: list[tuple[str, Any, int, bool]] = [("", tree, 0, True)]
     while stack and limit:
         name, node, depth, weight = stack.pop()
-        if isinstance(node, str | int | float | bytes | Global) or node is None or depth > MAX_DEPTH or id(node) in seen:
+        if (
+            isinstance(node, str | int | float | bytes | Global)
+            or node is None
+            or depth > MAX_DEPTH
+            or id(node) in seen
+        ):
             continue
         seen.add(id(node))
         use = _use(name, node, weight) if isinstance(node, Call) else None

@@ -1,7 +1,7 @@
-"""Whether a ZIP written by ``torch.save`` is whole: central directory there, entries stored, sizes that fit, CRC if asked.
+"""Whether a ZIP written by ``torch.save`` is whole: central directory, stored entries, sizes that fit, CRC if asked.
 
-PyTorch stores every entry uncompressed and writes the central directory last, so a file cut short has none. The CRC-32 of
-each entry is written but not verified when torch loads a tensor: a flipped bit is found only here.
+PyTorch stores every entry uncompressed and writes the central directory last, so a file cut short has none. The
+CRC-32 of each entry is written but not verified when torch loads a tensor: a flipped bit is found only here.
 Source: PyTorch ``caffe2/serialize/inline_container.cc``; ZIP application note 6.3 for the end records.
 """
 
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ZipReport:
-    """``problems`` empty: whole, as far as was looked. ``members``: entry name -> place; ``folder``: their common top."""
+    """``problems`` empty: whole as far as looked. ``members``: entry name -> place; ``folder``: their common top."""
 
     problems: tuple[str, ...]
     members: Mapping[str, Member]
@@ -50,7 +50,7 @@ def check_zip(stream: BinaryIO | Window, size: int, *, deep: bool = False) -> Zi
             return ZipReport((problem,), {}, "")
         stream.seek(0)
         # zipfile asks for no more than read, seek, tell and seekable, which a Window has.
-        with zipfile.ZipFile(stream) as archive:  # type: ignore[arg-type]
+        with zipfile.ZipFile(stream) as archive:
             return _check_entries(archive, deep=deep)
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, EOFError) as error:
         return ZipReport((f"damaged ZIP directory: {shown(str(error), 120)}",), {}, "")
@@ -86,7 +86,7 @@ def _check_entries(archive: zipfile.ZipFile, *, deep: bool) -> ZipReport:
     free_from = 0
     for info in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
         name = shown(info.filename, 80)
-        data_end = info.header_offset + _LOCAL.size + len(info.orig_filename.encode()) + info.file_size
+        data_end = info.header_offset + _LOCAL.size + len(info.orig_filename) + info.file_size  # at least
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
             problems.append(f"entry {name} is compressed, which torch never does")
         elif info.header_offset < free_from:
@@ -104,7 +104,9 @@ def _check_entries(archive: zipfile.ZipFile, *, deep: bool) -> ZipReport:
                 problems += _crc_problem(archive, info, name)
         if len(problems) >= 20:
             break
-    folder = next((name[: -len("data.pkl")] for name in members if name.endswith("/data.pkl") and name.count("/") == 1), "")
+    folder = next(
+        (name[: -len("data.pkl")] for name in members if name.endswith("/data.pkl") and name.count("/") == 1), ""
+    )
     if not problems and not folder:
         problems.append("a ZIP without data.pkl: not written by torch.save")
     return ZipReport(tuple(problems), members, folder)

@@ -79,7 +79,3 @@ def _report(fault: BaseException) -> int:
     text = " ".join(str(fault).split()) or "no message"
     write_stderr(f"correlator: internal error: {type(fault).__name__}: {text[:300]} (CORRELATOR_DEBUG=1 shows where)\n")
     return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,7 +20,7 @@ def _known_zone(zone: str | None) -> str | None:
 
 Logs = Annotated[
     list[str],
-    typer.Argument(metavar="LOGDIR", help="Folders, files or archives with one job's logs; - is standard input."),
+    typer.Argument(metavar="LOGDIR", help="Folders or files with the logs of one job."),
 ]
 Timezone = Annotated[
     str | None,

@@ -54,9 +54,7 @@ def run(
     from correlator.pipeline import diagnose
 
     with progress_on_stderr() as progress:
-        diagnosis = diagnose(
-            *logs, checkpoints=checkpoints, timezone=timezone, workers=workers, progress=progress
-        )
+        diagnosis = diagnose(*logs, checkpoints=checkpoints, timezone=timezone, workers=workers, progress=progress)
     chosen = format or (Format.json if output and Path(output).suffix.lower() == ".json" else Format.text)
     if chosen is Format.json:
         _write_json(diagnosis, output)

@@ -28,12 +28,10 @@ def run(
 
     text = sys.stdin.read() if what == "-" else what
     entry = by_id().get(text.strip().lower())
-    rivals = []
-    if entry is None:
-        entry, *rivals = match_text(text) or [None]
-    if entry is None:
+    fitting = [entry] if entry else match_text(text)
+    if not fitting:
         near = get_close_matches(text.strip().lower(), by_id(), n=3, cutoff=0.5)
         hint = f"; near by name: {', '.join(near)}" if near else "; `correlator signatures` lists all"
         raise UsageError(f"no signature fits that text{hint}")
-    write_stdout(render_for(sys.stdout, render_entry(entry, rivals)))
+    write_stdout(render_for(sys.stdout, render_entry(fitting[0], fitting[1:])))
     return 0

@@ -1,34 +1,53 @@
-"""`correlator graph`: the causal graph as a file."""
+"""`correlator graph`: the causal graph as a file, or one rank's place in it."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from correlator.cli._options import Logs, Timezone, Workers
-from correlator.cli._output import check_output, write_output, write_stderr
+from correlator.cli._output import check_output, write_output, write_stderr, write_stdout
+from correlator.errors import UsageError
 
 
 def run(
     logs: Logs,
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help="cascade.graphml, .json (node-link) or .svg.")
-    ],
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="cascade.graphml, .json (node-link), .dot or .svg."),
+    ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Say why rank N is initiator, collateral, teardown or unknown."),
+    ] = None,
     timezone: Timezone = None,
     workers: Workers = None,
 ) -> int:
-    """Write the causal graph (GraphML, JSON, SVG)."""
-    check_output(output, logs)
+    """Write the causal graph (GraphML, JSON, DOT, SVG)."""
+    if output is None and rank is None:
+        raise UsageError("graph needs -o FILE, --rank N, or both")
     from correlator.graph_export import graph_writer
 
-    write = graph_writer(Path(output).suffix)
+    if output:
+        check_output(output, logs)
+    write = graph_writer(Path(output).suffix) if output else None
     from correlator.cli._progress import progress_on_stderr
     from correlator.pipeline import diagnose
 
     with progress_on_stderr() as progress:
-        graph = diagnose(*logs, timezone=timezone, workers=workers, progress=progress).graph
-    write_output(output, write(graph))
-    write_stderr(f"{len(graph):,} occurrences and {graph.number_of_edges():,} causes written to {output}\n")
+        diagnosis = diagnose(*logs, timezone=timezone, workers=workers, progress=progress)
+    graph, world_size = diagnosis.graph, diagnosis.document.job.world_size
+    if rank is not None and world_size and rank >= world_size:
+        raise UsageError(f"--rank {rank}: the job has ranks 0 to {world_size - 1}")
+    if output and write:
+        write_output(output, write(graph))
+        write_stderr(f"{len(graph):,} occurrences and {graph.number_of_edges():,} causes written to {output}\n")
+    if rank is not None:
+        from correlator.report.layout import render_for
+        from correlator.report.standing import render_standing
+
+        write_stdout(render_for(sys.stdout, render_standing(diagnosis.document, rank)))
     return 0

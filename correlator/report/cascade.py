@@ -23,13 +23,7 @@ def render_cascade(document: Document) -> Iterator[RenderableType]:
     shown, hidden = choose_waves(waves, _WAVES_SHOWN)
     zero = zero_time(waves, document.initiator.time)
     if shown:
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(no_wrap=True, justify="right")
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
-        for wave in shown:
-            grid.add_row(_when(wave, zero), layout.line(wave.role, _STYLES[wave.role]), _what(wave))
-        yield layout.indent(grid)
+        yield render_waves(shown, zero)
     if zero and zero != document.initiator.time and any(wave.time for wave in shown):
         yield layout.indent(layout.line(f"+0.0 s is {words.clock_words(zero)}", "dim"))
     if any(wave.ranks == set(document.collateral.ranks) for wave in shown):
@@ -44,9 +38,22 @@ def render_cascade(document: Document) -> Iterator[RenderableType]:
         yield layout.indent(layout.prose(left_out, "dim"))
 
 
+def render_waves(waves: Sequence[Wave], zero: datetime | None) -> RenderableType:
+    """A line a wave: time after ``zero``, role, who and what; under it the place and the causal rule."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for wave in waves:
+        grid.add_row(_when(wave, zero), layout.line(wave.role, _STYLES[wave.role]), _what(wave))
+    return layout.indent(grid)
+
+
 def _when(wave: Wave, zero: datetime | None) -> str:
     if wave.time is None or zero is None:
         return "no time"
+    if wave.against_order:
+        return "unsure"
     return words.relative_words((wave.time - zero).total_seconds())
 
 
@@ -60,7 +67,7 @@ def _what(wave: Wave) -> RenderableType:
     first = wave.entries[0]
     if wave.role in ("initiator", "collateral"):
         place = f"{first.evidence.file}:{first.evidence.line}" if first.evidence else ""
-        rule = f"by rule: {first.rule.replace('_', ' ')}" if first.rule and first.caused_by else ""
+        rule = first.rule.replace("_", " ") if first.rule and first.caused_by else ""
         said = ", ".join(part for part in (place, rule) if part)
         if said:
             rows.append(layout.line(said, "dim"))

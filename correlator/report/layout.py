@@ -105,7 +105,11 @@ def page_width(stream: IO[str]) -> int:
 
 def render_for(stream: IO[str], items: Iterable[RenderableType], width: int | None = None) -> str:
     """The page as text for ``stream``: colour only if it is a terminal that has some (and NO_COLOR is not set)."""
-    console = Console(file=stream, width=width or page_width(stream), markup=False, emoji=False, highlight=False)
+    # FORCE_COLOR is for programs whose colours mean something to a pipe; ours do not.
+    console = Console(
+        file=stream, width=width or page_width(stream), force_terminal=stream.isatty(),
+        markup=False, emoji=False, highlight=False,
+    )  # fmt: skip
     with console.capture() as capture:
         console.print(Group(*items))
     text = capture.get()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from correlator.diagnosis import Document
 from correlator.report import layout
-from correlator.report.safe import visible_lines
+from correlator.report.safe import visible, visible_lines
 
 #: Gives the raw lines around a place: ``(file, line, before, after)``; ``line`` counts from 1.
 Neighbourhood = Callable[[str, int, int, int], list[str]]
@@ -21,6 +21,7 @@ _PROOFS_SHOWN = 4
 #: that logs hold at times: a dumped tensor, a binary file.
 _NEIGHBOUR_LIMIT = 150
 _KEY_LIMIT = 4096
+_CUT_WORTH = 40
 #: A traceback's last message may go on for some lines.
 _MORE_LINES = 6
 
@@ -36,10 +37,13 @@ class _Proof:
 def render_proof(document: Document, neighbourhood: Neighbourhood | None) -> Iterator[RenderableType]:
     """The first error with its neighbours, then the strongest further evidence, a line each."""
     proofs = list(_proofs(document))
+    said = ""
     for number, proof in enumerate(proofs[:_PROOFS_SHOWN]):
-        yield ""
+        if number:
+            yield ""
         place = layout.line(f"{proof.file}:{proof.line}", "bold")
-        yield layout.indent(Text.assemble(place, "  ", layout.prose(proof.why), overflow="fold"))
+        why, said = ("" if proof.why == said else proof.why), proof.why
+        yield layout.indent(Text.assemble(place, "  ", layout.prose(why), overflow="fold"))
         yield from _lines(proof, neighbourhood if number == 0 else None)
     if len(proofs) > _PROOFS_SHOWN:
         yield layout.indent(layout.line(f"{len(proofs) - _PROOFS_SHOWN} more in the JSON: --format json", "dim"))
@@ -61,11 +65,12 @@ def _proofs(document: Document) -> Iterable[_Proof]:
 
 def _lines(proof: _Proof, neighbourhood: Neighbourhood | None) -> Iterator[RenderableType]:
     own = visible_lines(proof.text.strip("\n"))
-    first = max(1, proof.line - _BEFORE)
     after = max(_AFTER, min(len(own) - 1, _MORE_LINES))
     raw = neighbourhood(proof.file, proof.line, _BEFORE, after) if neighbourhood else []
-    if len(raw) <= proof.line - first:  # the file is gone or was changed: what was read is still known
-        raw, first = [proof.text.split("\n")[0], *proof.text.split("\n")[1:]], proof.line
+    at = _key_index(raw, own[0], min(_BEFORE, proof.line - 1))
+    if at is None:  # the file is gone or was changed: what was read is still known
+        raw, at = proof.text.strip("\n").split("\n"), 0
+    first = proof.line - at
     width = len(str(first + len(raw) - 1))
     for number, text in enumerate(raw, first):
         key = number == proof.line
@@ -74,6 +79,12 @@ def _lines(proof: _Proof, neighbourhood: Neighbourhood | None) -> Iterator[Rende
         yield layout.hang(mark, Group(layout.line(shown, "bold" if key else "dim")), by=4)
 
 
+def _key_index(raw: Sequence[str], text: str, expected: int) -> int | None:
+    """Which of the raw lines is the key line; None if none of them is."""
+    likely = sorted(range(len(raw)), key=lambda index: (index != expected, index))
+    return next((index for index in likely if text.strip() in visible(raw[index])), None)
+
+
 def _cut(text: str, limit: int) -> str:
     text = text.rstrip("\r\n")
-    return text if len(text) <= limit else f"{text[:limit]}… (+{len(text) - limit:,} characters)"
+    return text if len(text) <= limit + _CUT_WORTH else f"{text[:limit]}… (+{len(text) - limit:,} characters)"

@@ -7,7 +7,9 @@ they stand on the screen when the page has scrolled by.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -17,7 +19,7 @@ from correlator.diagnosis import Alternative, Document, Gpu, Job, Resume, Resume
 from correlator.report import layout, words
 from correlator.report.cascade import render_cascade
 from correlator.report.proof import Neighbourhood, render_proof
-from correlator.report.warnings import OFFSET_TOLD_S, render_warnings
+from correlator.report.warnings import OFFSET_TOLD_S, render_warnings, unheard_words
 
 _STYLES = {"none": "bold green", "unknown": "bold yellow"}
 _RESUME_HEADLINES = {
@@ -66,18 +68,13 @@ def export_svg(
     title: str = "correlator diagnose logs/",
 ) -> None:
     """Writes a picture of the report in a terminal of ``width`` columns. The picture loads no font from elsewhere."""
-    from io import StringIO
-
-    from rich._export_format import CONSOLE_SVG_FORMAT
-
-    before, _, rest = CONSOLE_SVG_FORMAT.partition("@font-face")
-    without_fonts = before + rest[rest.index(".{unique_id}-matrix") :]
     console = Console(
         file=StringIO(), record=True, width=width, force_terminal=True, color_system="truecolor", no_color=False,
         markup=False, emoji=False, highlight=False, legacy_windows=False,
     )  # fmt: skip
     console.print(Group(*render_report(document, neighbourhood)))
-    console.save_svg(str(path), title=title, code_format=without_fonts, unique_id="correlator")
+    picture = console.export_svg(title=title, unique_id="correlator")
+    path.write_text(re.sub(r"@font-face\s*\{[^}]*\}", "", picture), encoding="utf-8")
 
 
 def _headline(document: Document) -> Iterator[RenderableType]:
@@ -85,7 +82,9 @@ def _headline(document: Document) -> Iterator[RenderableType]:
     title = layout.prose(f"{words.HEADLINES[verdict.class_]}: {verdict.title}".rstrip(": "))
     title.stylize(_STYLES.get(verdict.class_, "bold red"))
     yield title
-    details = [f"confidence: {words.confidence_words(verdict.confidence)}"]
+    named = verdict.class_ == "unknown" and (document.initiator.ranks or document.initiator.nodes)
+    about = "confidence in who it was" if named else "confidence"
+    details = [f"{about}: {words.confidence_words(verdict.confidence)}"]
     if verdict.signature not in ("", "none", "unknown"):
         details.append(f"signature: {verdict.signature}")
     if verdict.subclass:
@@ -99,9 +98,7 @@ def _headline(document: Document) -> Iterator[RenderableType]:
 
 
 def _job_words(job: Job) -> str:
-    parts = [f"job {job.job_id}"] if job.job_id else ["job"]
-    if job.world_size:
-        parts.append(words.count_words(job.world_size, "rank"))
+    parts = [words.count_words(job.world_size, "rank")] if job.world_size else []
     if job.nodes:
         parts.append(f"{words.count_words(len(job.nodes), 'node')} ({words.fold_nodes(job.nodes)})")
     if job.framework:
@@ -115,24 +112,28 @@ def _job_words(job: Job) -> str:
         parts.append(f"last step {job.last_step}")
     if job.started and job.ended:
         parts.append(f"{words.clock_words(job.started, 1)} to {words.clock_words(job.ended, 1)}")
-    return ", ".join(part for part in parts if part)
+    return f"job {job.job_id or ''}".rstrip() + ": " + (", ".join(part for part in parts if part) or "nothing known")
 
 
 def _initiator(document: Document, neighbourhood: Neighbourhood | None) -> Iterator[RenderableType]:
     initiator = document.initiator
     yield layout.indent(layout.prose(_who(document), "bold"))
     yield from (layout.indent(layout.prose(text)) for text in _gpu_words(initiator.gpus))
-    if initiator.time:
+    if not (initiator.ranks or initiator.nodes or initiator.time):
+        when = ""
+    elif initiator.time:
         bound = initiator.time_uncertainty_s
         known = f"± {words.seconds_words(bound)}" if bound is not None else "error of this clock not known"
         when = f"{words.clock_words(initiator.time, bound)} ({known}{_own_clock(document)})"
     else:
         when = "time not known"
     step = f", step {initiator.step}" if initiator.step is not None else ""
-    yield layout.indent(layout.prose(when + step))
+    if when + step:
+        yield layout.indent(layout.prose((when + step).removeprefix(", ")))
     if initiator.silent:
         yield layout.indent(layout.prose("It printed nothing itself: its absence in the others' lines gives it away."))
-    yield from render_proof(document, neighbourhood)
+    proof = list(render_proof(document, neighbourhood))
+    yield from ["", *proof] if proof else []
 
 
 def _own_clock(document: Document) -> str:
@@ -183,11 +184,12 @@ def _alternative(rival: Alternative) -> Iterator[RenderableType]:
 
 
 def _missing(document: Document) -> Iterator[str]:
-    job = document.job
-    if job.world_size and job.ranks_seen < job.world_size:
-        missing = job.world_size - job.ranks_seen
-        yield f"Logs of {missing:,} of {job.world_size:,} ranks were not among the files: collect them."
-    if not document.alternatives and not any(action.risk == "read-only" for action in document.actions):
+    if document.alternatives:
+        return
+    looks = [action for action in document.actions if action.risk == "read-only"]
+    yield from (f"{action.title}: {action.why}" if action.why else action.title for action in looks)
+    if not looks:
+        yield from filter(None, [unheard_words(document.job)])
         yield (
             "No candidate explains it. What settles most such cases: the kernel log of every node around the time "
             "above, the launcher's own output, the scheduler's record of the job."
@@ -203,11 +205,16 @@ def _resume(resume: Resume) -> Iterator[RenderableType]:
     if resume.path:
         yield layout.indent(layout.line(resume.path))
     yield from layout.bullets(map(layout.prose, resume.reasons))
-    for candidate in resume.candidates[:_CANDIDATES_SHOWN]:
-        yield layout.hang("-", layout.line(_candidate_words(candidate)))
-    hidden = len(resume.candidates) - _CANDIDATES_SHOWN
+    others = [*dict.fromkeys(_candidate_words(c) for c in resume.candidates if _tells_more(c, resume))]
+    yield from layout.bullets(map(layout.line, others[:_CANDIDATES_SHOWN]))
+    hidden = len(others) - _CANDIDATES_SHOWN
     if hidden > 0:
         yield layout.indent(layout.line(f"and {words.count_words(hidden, 'more checkpoint')}"))
+
+
+def _tells_more(candidate: ResumeCandidate, resume: Resume) -> bool:
+    chosen = (candidate.path, candidate.iteration) == (resume.path, resume.iteration)
+    return not chosen or candidate.complete is False or bool(candidate.topology or candidate.problems)
 
 
 def _candidate_words(candidate: ResumeCandidate) -> str:

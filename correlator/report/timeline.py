@@ -13,7 +13,10 @@ from correlator.diagnosis import CascadeEvent, Role
 #: watchdogs of the ranks poll.
 _SAME_WAVE_S = 30.0
 
-_ROLE_ORDER: dict[Role, int] = {"initiator": 0, "collateral": 1, "teardown": 2, "unrelated": 3}
+#: An effect may seem this much earlier than its cause: stamps have whole seconds, and launchers poll.
+_STAMP_ERROR_S = 5.0
+
+ROLE_ORDER: dict[Role, int] = {"initiator": 0, "collateral": 1, "teardown": 2, "unrelated": 3}
 _DIGITS = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 
 
@@ -25,6 +28,8 @@ class Wave:
     what: str
     time: datetime | None
     last_time: datetime | None
+    #: The printed time lies before that of a cause, so a clock or a stamp is wrong.
+    against_order: bool = False
     ranks: set[int] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
     entries: list[CascadeEvent] = field(default_factory=list)
@@ -38,17 +43,28 @@ class Wave:
 
 
 def build_waves(cascade: Sequence[CascadeEvent]) -> list[Wave]:
-    """The waves of a cascade in causal order: by time; an entry without a time stands after its causes."""
+    """The waves of a cascade in causal order: by time, but no effect before its causes."""
+    by_id = {entry.id: entry for entry in cascade}
     waves: list[Wave] = []
     latest: dict[tuple[Role, str, bool], Wave] = {}
     for entry in _in_order(cascade):
         key = (entry.role, _DIGITS.sub("#", entry.what), entry.time is None)
         wave = latest.get(key)
         if wave is None or not _close(wave.last_time, entry.time):
-            wave = latest[key] = Wave(entry.role, entry.what, entry.time, entry.time)
+            wave = latest[key] = wave_of(entry)
+            causes = [by_id[cause].time for cause in entry.caused_by if cause in by_id]
+            wave.against_order = any(_before(entry.time, cause) for cause in causes)
             waves.append(wave)
-        wave.add(entry)
+        else:
+            wave.add(entry)
     return waves
+
+
+def wave_of(entry: CascadeEvent) -> Wave:
+    """One entry alone."""
+    wave = Wave(entry.role, entry.what, entry.time, entry.time)
+    wave.add(entry)
+    return wave
 
 
 def choose_waves(waves: Sequence[Wave], limit: int) -> tuple[list[Wave], list[Wave]]:
@@ -56,7 +72,7 @@ def choose_waves(waves: Sequence[Wave], limit: int) -> tuple[list[Wave], list[Wa
 
     Unrelated ones are left out, then the latest teardown, then the latest collateral; initiators go last of all.
     """
-    ranked = sorted(range(len(waves)), key=lambda index: (_ROLE_ORDER[waves[index].role], index))
+    ranked = sorted(range(len(waves)), key=lambda index: (ROLE_ORDER[waves[index].role], index))
     kept = {index for index in ranked[:limit] if waves[index].role != "unrelated"}
     shown = [wave for index, wave in enumerate(waves) if index in kept]
     return shown, [wave for index, wave in enumerate(waves) if index not in kept]
@@ -68,6 +84,10 @@ def zero_time(waves: Sequence[Wave], initiator_time: datetime | None) -> datetim
     return initiator_time or min(first or [wave.time for wave in waves if wave.time], default=None)
 
 
+def _before(effect: datetime | None, cause: datetime | None) -> bool:
+    return effect is not None and cause is not None and (cause - effect).total_seconds() > _STAMP_ERROR_S
+
+
 def _close(earlier: datetime | None, later: datetime | None) -> bool:
     if earlier is None or later is None:
         return earlier is later
@@ -76,15 +96,15 @@ def _close(earlier: datetime | None, later: datetime | None) -> bool:
 
 def _in_order(cascade: Sequence[CascadeEvent]) -> list[CascadeEvent]:
     placed: dict[str, float] = {entry.id: entry.time.timestamp() for entry in cascade if entry.time}
-    # An entry without a time stands after the latest of its causes. A few rounds carry it down a chain of such entries.
+    # An effect stands after its causes, also without a time or with a wrong one. A few rounds carry that down a chain.
     for _ in range(4):
         for entry in cascade:
             causes = [placed[cause] for cause in entry.caused_by if cause in placed]
-            if entry.time is None and causes:
-                placed[entry.id] = max(causes)
+            if causes:
+                placed[entry.id] = max(placed.get(entry.id, causes[0]), *causes)
 
     def key(entry: CascadeEvent) -> tuple[float, int]:
         unplaced = float("-inf") if entry.role == "initiator" else float("inf")
-        return placed.get(entry.id, unplaced), _ROLE_ORDER[entry.role]
+        return placed.get(entry.id, unplaced), ROLE_ORDER[entry.role]
 
     return sorted(cascade, key=key)

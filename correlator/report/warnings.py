@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
 
-from correlator.diagnosis import Document, SkippedFile
+from correlator.diagnosis import Document, Job, SkippedFile
 from correlator.report import layout, words
 
 _FILES_NAMED = 3
@@ -21,14 +21,8 @@ def render_warnings(document: Document) -> Iterator[RenderableType]:
 
 
 def _warnings(document: Document) -> Iterator[str]:
-    job = document.job
-    # For an undecided case this stands at the top already.
-    if job.world_size and job.ranks_seen < job.world_size and document.verdict.class_ != "unknown":
-        missing = job.world_size - job.ranks_seen
-        yield (
-            f"{words.count_words(missing, 'rank')} of {job.world_size:,} left no line in these files. "
-            "Not collected is not the same as silent."
-        )
+    if unheard := unheard_words(document.job):
+        yield f"{unheard} Not collected is not the same as silent."
     yield from (f"skipped {text}" for text in _by_reason(document.inputs.files_skipped))
     yield from (f"damaged {text}" for text in _by_reason(document.inputs.warnings))
     unbound = [clock.node for clock in document.clocks if clock.bound_s is None]
@@ -43,6 +37,16 @@ def _warnings(document: Document) -> Iterator[str]:
     if wrong:
         more = f" and {len(wrong) - _CLOCKS_NAMED} more" if len(wrong) > _CLOCKS_NAMED else ""
         yield f"clocks were wrong: {', '.join(wrong[:_CLOCKS_NAMED])}{more}; times outside quoted lines are corrected"
+
+
+def unheard_words(job: Job) -> str:
+    """How many ranks no line can be told to come from; empty where there are none."""
+    if not job.world_size or job.ranks_seen >= job.world_size:
+        return ""
+    if not job.ranks_seen:
+        return "No line can be told to be of one rank."
+    missing = job.world_size - job.ranks_seen
+    return f"{missing:,} of {words.count_words(job.world_size, 'rank')} left no line that can be told to be theirs."
 
 
 def _by_reason(files: Sequence[SkippedFile]) -> Iterable[str]:

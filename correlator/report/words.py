@@ -91,11 +91,11 @@ def seconds_words(seconds: float) -> str:
     """A duration for a person; no sign.
 
     >>> seconds_words(0.034), seconds_words(12.14), seconds_words(603), seconds_words(7500)
-    ('0.03 s', '12.1 s', '10m03s', '2h05m')
+    ('34 ms', '12.1 s', '10m03s', '2h05m')
     """
     seconds = abs(seconds)
-    if seconds < 0.095:
-        return f"{seconds:.2f} s"
+    if seconds < 0.0995:
+        return f"{max(1, round(seconds * 1000))} ms"
     if seconds < 119.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -22,11 +22,19 @@ from correlator.signatures.model import Signature, load_signatures
 #: Event of a line that no parser took and a signature's own literal found.
 OWN_EVENT = "log.message"
 
-#: Attributes that hold text of the message, beside ``body``: a chained exception shows its first and its last link.
-_TEXT_ATTRIBUTES = (("type", "message"), ("outer_type", "outer_message"))
+#: Attributes with text of the event beside ``body``: what is first in time (the exception raised first; the traceback
+#: that a launcher repeats), and the last link of an exception chain.
+_FIRST_TEXT = (("type", "message"), ("", "traceback"))
+_LAST_TEXT = (("outer_type", "outer_message"),)
+
+#: From this priority on a signature speaks about content. Below are fall-backs by exception type or exit code: they
+#: leave room for a content match in the later links of an exception chain.
+CONTENT_PRIORITY = 20
 
 _SEVERITY: dict[str, Severity] = {"cause": "error", "symptom": "warning", "teardown": "info", "context": "info"}
 _NUMBER = r"0[xX][0-9a-fA-F]+|[0-9]+"
+#: Labels that launchers and torch put before each line of a rank.
+_LABEL = re.compile(r"^(?:\[[A-Za-z_]+\d+\]:[ \t]?)+", re.MULTILINE)
 
 #: Gives the value of a column or attribute as text, or None.
 _Fact = Callable[[str], str | None]
@@ -51,9 +59,22 @@ def _wanted(value: object) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
 
 
+#: Facts that follow from others: more processes counted at a barrier than the world has.
+_DERIVED = {"workers_beyond_world": ("worker_count", "world_size")}
+
+
+def _known(name: str, fact: _Fact) -> str | None:
+    if name not in _DERIVED:
+        return fact(name)
+    more, less = (fact(source) for source in _DERIVED[name])
+    if more is None or less is None or not (more.isdigit() and less.isdigit()):
+        return None
+    return "true" if int(more) > int(less) else "false"
+
+
 def _holds(signature: Signature, text: str, fact: _Fact) -> bool:
     where = signature.match.where
-    return all(fact(name) in _wanted(value) for name, value in where.items()) and _text_holds(signature, text)
+    return all(_known(name, fact) in _wanted(value) for name, value in where.items()) and _text_holds(signature, text)
 
 
 class _Index:
@@ -63,7 +84,8 @@ class _Index:
         ordered = sorted(signatures, key=lambda s: (-s.priority, -s.weight, s.id))
         self._ordered = tuple(ordered)
         self._by_event: dict[str, tuple[Signature, ...]] = {}
-        self.facts = tuple(sorted({name for s in ordered for name in s.match.where}))
+        asked = {name for s in ordered for name in s.match.where}
+        self.facts = tuple(sorted({source for name in asked for source in _DERIVED.get(name, (name,))}))
         self.spelled_numbers = {
             number
             for s in ordered
@@ -77,8 +99,13 @@ class _Index:
             self._by_event[event] = fitting
         return self._by_event[event]
 
-    def best(self, event: str, text: str, fact: _Fact) -> Signature | None:
-        return next((s for s in self.candidates(event) if _holds(s, text, fact)), None)
+    def best(self, event: str, first: str, last: str, fact: _Fact) -> Signature | None:
+        """The best signature of an event; ``last`` is the text of later links of an exception chain, often empty."""
+        found = next((s for s in self.candidates(event) if _holds(s, first, fact)), None)
+        if not last or (found is not None and found.priority >= CONTENT_PRIORITY):
+            return found
+        later = next((s for s in self.candidates(event) if _holds(s, f"{first}\n{last}", fact)), None)
+        return later if found is None or (later is not None and later.priority > found.priority) else found
 
 
 @lru_cache(maxsize=1)
@@ -107,21 +134,23 @@ def _fact_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     return pc.map_lookup(table.column("attributes"), pa.scalar(name), "first")
 
 
-def _texts(table: pa.Table) -> pl.Series:
-    """Body, then what the attributes say of the first and the last link of an exception chain."""
-    frame = pl.DataFrame({"body": pl.Series(_fact_column(table, "body"), dtype=pl.String)})
-    for kind, message in _TEXT_ATTRIBUTES:
-        frame = frame.with_columns(
-            pl.Series(kind, _fact_column(table, kind), dtype=pl.String),
-            pl.Series(message, _fact_column(table, message), dtype=pl.String),
+def _texts(table: pa.Table, parts: Sequence[tuple[str, str]], *start: str) -> pl.Series:
+    """Columns ``start``, then for each of ``parts`` that a row has a line ``type: message`` (or only the message)."""
+    columns = {name: _fact_column(table, name) for name in (*start, *(n for part in parts for n in part if n))}
+    frame = pl.DataFrame([pl.Series(name, column, dtype=pl.String) for name, column in columns.items()])
+    lines = [
+        pl.when(pl.col(message).is_not_null() | (pl.col(kind).is_not_null() if kind else pl.lit(False)))
+        .then(
+            pl.concat_str(
+                pl.lit("\n"),
+                pl.concat_str(pl.col(kind).fill_null(""), pl.lit(": ")) if kind else pl.lit(""),
+                pl.col(message).fill_null(""),
+            )
         )
-    links = [
-        pl.when(pl.col(kind).is_not_null())
-        .then(pl.concat_str(pl.lit("\n"), pl.col(kind), pl.lit(": "), pl.col(message).fill_null("")))
         .otherwise(pl.lit(""))
-        for kind, message in _TEXT_ATTRIBUTES
+        for kind, message in parts
     ]
-    return frame.select(pl.concat_str(pl.col("body").fill_null(""), *links).alias("text")).to_series()
+    return frame.select(pl.concat_str(*(pl.col(name).fill_null("") for name in start), *lines)).to_series()
 
 
 def assign(table: pa.Table, signatures: Sequence[Signature] | None = None) -> pa.Table:
@@ -135,25 +164,26 @@ def assign(table: pa.Table, signatures: Sequence[Signature] | None = None) -> pa
     frame = pl.DataFrame(
         [
             pl.Series("event", _fact_column(table, "event"), dtype=pl.String),
-            _texts(table),
+            _texts(table, _FIRST_TEXT, "body").alias("first"),
+            _texts(table, _LAST_TEXT).alias("last"),
             *(pl.Series(f"fact:{name}", _fact_column(table, name), dtype=pl.String) for name in index.facts),
         ]
     )
+    text = pl.concat_str("first", pl.lit("\n"), "last")
     keyed = frame.with_row_index("row").with_columns(
-        pl.col("text").str.replace_all(_NUMBER, "0").alias("masked"),
-        pl.col("text")
-        .str.extract_all(_NUMBER)
+        text.str.replace_all(_NUMBER, "0").alias("masked"),
+        text.str.extract_all(_NUMBER)
         .list.eval(pl.element().filter(pl.element().is_in(sorted(index.spelled_numbers))))
         .list.join(" ")
         .alias("spelled"),
     )
     groups = keyed.group_by("event", "masked", "spelled", *facts, maintain_order=True).agg(
-        pl.col("row"), pl.col("text").first()
+        pl.col("row"), pl.col("first", "last").first()
     )
     ids: list[str | None] = []
     for group in groups.iter_rows(named=True):
         known = {name: group[f"fact:{name}"] for name in index.facts}
-        found = index.best(group["event"] or "", group["text"], known.get)
+        found = index.best(group["event"] or "", group["first"], group["last"], known.get)
         ids.append(found.id if found else None)
     filled = groups.select("row").with_columns(pl.Series("signature", ids, dtype=pl.String)).explode("row").sort("row")
     column = pa.array(filled["signature"].to_list(), pa.string())
@@ -186,6 +216,7 @@ def match_text(text: str) -> list[Signature]:
     each ``where`` must stand in the text as a word), or if a parser sees its event in a line.
     """
     found: dict[str, Signature] = {}
+    text = _LABEL.sub("", text)
     events = _events_in(text)
     for signature in load_signatures():
         match = signature.match

@@ -27,7 +27,7 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     name = _NAME.fullmatch(folder.name)
     findings.iteration = int(name[1]) if name else None
     trees = read_trees(folder, findings, reading)
-    _weights.check(folder, findings, reading, required=not trees)
+    _weights.check(folder.files.values(), findings, reading, required=not trees)
     states = [file for file in folder.files.values() if _STATES.fullmatch(file.name)]
     for file in states:
         inspect(file, findings, reading, files=1 + len(states))
@@ -42,6 +42,6 @@ LAYOUT = Layout(
     order=41,
     recognises=_recognises,
     read=_read,
-    hint="accelerator.load_state('{path}'), in the example scripts --resume_from_checkpoint {path}; the number counts saves, "
-    "not steps",
+    hint="accelerator.load_state({path!r}), in the example scripts --resume_from_checkpoint {path}; "
+    "the number counts saves, not steps",
 )

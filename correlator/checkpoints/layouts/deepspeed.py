@@ -108,6 +108,6 @@ LAYOUT = Layout(
     recognises=recognises,
     read=read,
     trackers={"latest": lambda text: text.strip() if re.fullmatch(r"[^/\s]{1,200}", text.strip()) else None},
-    hint="model_engine.load_checkpoint('{parent}', tag='{name}'), or write {name} into {parent}/latest; ZeRO needs the same "
-    "data-parallel size, other sizes need ds_to_universal.py first",
+    hint="model_engine.load_checkpoint({parent!r}, tag={name!r}), or write {name} into {parent}/latest; "
+    "ZeRO needs the same data-parallel size, other sizes need ds_to_universal.py first",
 )

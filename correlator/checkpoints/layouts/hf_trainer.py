@@ -1,8 +1,9 @@
 """Hugging Face Trainer: ``checkpoint-N/`` with ``trainer_state.json``.
 
-Trainer writes the model, then optimizer and scheduler, then ``rng_state_K.pth`` by every rank, then ``trainer_state.json``;
-there is no commit mark, and the loader takes the highest number without a look inside. Optimizer and model may be trees of
-DeepSpeed (``global_stepN`` with ``latest``) or of DCP (``pytorch_model_fsdp_0``, ``optimizer_0``).
+Trainer writes the model, then optimizer and scheduler, then ``rng_state_K.pth`` by every rank, then
+``trainer_state.json``; there is no commit mark, and the loader takes the highest number without a look inside.
+Optimizer and model may be trees of DeepSpeed (``global_stepN`` with ``latest``) or of DCP (``pytorch_model_fsdp_0``,
+``optimizer_0``).
 Source: huggingface/transformers ``src/transformers/trainer.py``.
 """
 
@@ -25,7 +26,7 @@ _STATE = "trainer_state.json"
 
 
 def _recognises(folder: Folder) -> bool:
-    return bool(_NAME.fullmatch(folder.name)) or (_STATE in folder.files and _weights.present(folder))
+    return bool(_NAME.fullmatch(folder.name)) or (_STATE in folder.files and bool(_weights.of(folder.files.values())))
 
 
 def _read(folder: Folder, reading: Reading) -> Findings:
@@ -36,7 +37,7 @@ def _read(folder: Folder, reading: Reading) -> Findings:
         findings.fault("empty directory: the save died before its first write")
         return findings
     trees = read_trees(folder, findings, reading)
-    _weights.check(folder, findings, reading, required=not trees)
+    _weights.check(folder.files.values(), findings, reading, required=not trees)
     for file in (folder.files.get(part) for part in ("optimizer.pt", "scheduler.pt", "scaler.pt")):
         if file is not None:
             inspect(file, findings, reading, files=4)
@@ -83,6 +84,6 @@ LAYOUT = Layout(
     order=40,
     recognises=_recognises,
     read=_read,
-    hint="trainer.train(resume_from_checkpoint='{path}'), in the example scripts --resume_from_checkpoint {path}; "
+    hint="trainer.train(resume_from_checkpoint={path!r}), in the example scripts --resume_from_checkpoint {path}; "
     "resume_from_checkpoint=True takes the highest number, whole or not",
 )

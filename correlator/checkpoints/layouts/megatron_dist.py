@@ -1,7 +1,8 @@
 """Megatron-LM distributed checkpoints: ``iter_NNNNNNN/{.metadata, __R_N.distcp, metadata.json, common.pt}``.
 
-Order of a save: common.pt (core <= 0.18), shards, ``.metadata``, ``metadata.json``, ``integrity.json`` if asked, tracker.
-``torch_dcp`` and ``fsdp_dtensor`` have ``.metadata`` only. Since core 0.19 the common state is an entry inside.
+Order of a save: common.pt (core <= 0.18), shards, ``.metadata``, ``metadata.json``, ``integrity.json`` if asked,
+tracker. ``torch_dcp`` and ``fsdp_dtensor`` have ``.metadata`` only. Since core 0.19 the common state is an entry
+inside.
 Source: NVIDIA/Megatron-LM ``megatron/core/dist_checkpointing/{serialization,mapping}.py``.
 """
 
@@ -43,7 +44,7 @@ def _read(folder: Folder, reading: Reading) -> Findings:
 def read_dist(folder: Folder, findings: Findings, reading: Reading) -> None:
     """Check one directory of this layout; NeMo keeps one under ``weights``."""
     described = _json(folder.files.get("metadata.json"), "metadata.json", findings)
-    if described and described.get("sharded_backend") == "zarr":
+    if described is not None and described.get("sharded_backend") == "zarr":
         _check_zarr(folder, findings)
         return
     metadata = dcp.check(folder, findings, reading)
@@ -82,15 +83,14 @@ def _check_names(names: set[str], findings: Findings) -> None:
     grids: dict[str, set[tuple[int, int]]] = {}
     for name in names:
         if match := _GRID_KEY.fullmatch(name):
-            pp, tp, of_pp, of_tp = (int(match[i]) for i in range(2, 6))
-            findings.sizes(tp=of_tp, pp=of_pp)
-            grids.setdefault(match[1], set()).add((pp, tp))
+            findings.sizes(tp=int(match[5]), pp=int(match[4]))
+            grids.setdefault(match[1], set()).add((int(match[2]), int(match[3])))
         elif match := _WORLD_KEY.fullmatch(name):
             findings.sizes(world=int(match[2]))
-    tp, pp = findings.topology.get("tp"), findings.topology.get("pp")
+    total = findings.topology.get("tp", 1) * findings.topology.get("pp", 1)
     for key, present in grids.items():
-        if tp and pp and len(present) < tp * pp:
-            findings.fault(f"{key} of {tp * pp - len(present)} of {tp * pp} model-parallel ranks is missing")
+        if len(present) < total:
+            findings.fault(f"{key} of {total - len(present)} of {total} model-parallel ranks is missing")
     if not any("optimizer." in name for name in names):
         findings.note("no optimizer state inside: weights only")
     elif any(_FIXED_OPTIMIZER.search(name) for name in names):
@@ -104,8 +104,8 @@ def _check_zarr(folder: Folder, findings: Findings) -> None:
         findings.fault("metadata.json speaks of zarr, but there is no array")
     for name, array in arrays.items():
         described = _json(array.files[".zarray"], f"{shown(name, 120)}/.zarray", findings) or {}
-        shape, chunks = described.get("shape"), described.get("chunks")
-        if not _sizes(shape) or not _sizes(chunks) or len(shape) != len(chunks) or 0 in chunks:
+        shape, chunks = _sizes(described.get("shape")), _sizes(described.get("chunks"))
+        if shape is None or chunks is None or len(shape) != len(chunks) or 0 in chunks:
             findings.fault(f"{shown(name, 120)}/.zarray is malformed")
             continue
         expected = math.prod(math.ceil(a / b) for a, b in zip(shape, chunks, strict=True))
@@ -116,8 +116,9 @@ def _check_zarr(folder: Folder, findings: Findings) -> None:
             findings.fault(f"chunks of {shown(name, 120)} differ in length")
 
 
-def _sizes(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= 64 and all(type(n) is int and 0 <= n < 1 << 62 for n in value)
+def _sizes(value: Any) -> list[int] | None:
+    fits = isinstance(value, list) and len(value) <= 64 and all(type(n) is int and 0 <= n < 1 << 62 for n in value)
+    return value if fits else None
 
 
 def _check_integrity(folder: Folder, findings: Findings) -> None:
@@ -130,11 +131,13 @@ def _check_integrity(folder: Folder, findings: Findings) -> None:
             continue
         try:
             with file.open() as stream:
-                actual = hashlib.file_digest(stream, "sha256").hexdigest()
+                digest = hashlib.sha256()
+                while block := stream.read(1 << 20):
+                    digest.update(block)
         except OSError as error:
             findings.doubt(f"{shown(name, 120)} cannot be read: {error.strerror or error}")
             continue
-        if actual != expected:
+        if digest.hexdigest() != expected:
             findings.fault(f"{shown(name, 120)} does not match its SHA-256 in integrity.json")
 
 

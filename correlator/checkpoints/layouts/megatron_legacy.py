@@ -1,7 +1,7 @@
 """Megatron-LM ``--ckpt-format torch``: ``iter_NNNNNNN/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt``.
 
-Each model-parallel rank writes its own folder, then a barrier, then rank 0 moves the tracker. A folder that is missing is
-noticed by nobody until the load, so the set must be the full grid of the sizes in the saved arguments.
+Each model-parallel rank writes its own folder, then a barrier, then rank 0 moves the tracker. A folder that is
+missing is noticed by nobody until the load, so the set must be the full grid of the sizes in the saved arguments.
 Source: NVIDIA/Megatron-LM ``megatron/training/checkpointing.py`` (``get_checkpoint_name``).
 """
 
@@ -33,7 +33,9 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     usual = Counter(name for shard in shards.values() for name in shard.files if name.endswith(".pt"))
     findings.parts = frozenset(shards)
     for shard in shards.values():
-        for missing in sorted(name for name, count in usual.items() if 2 * count > len(shards) and name not in shard.files):
+        for missing in sorted(
+            name for name, count in usual.items() if 2 * count > len(shards) and name not in shard.files
+        ):
             findings.fault(f"{shard.name}/{missing} is missing")
         if not any(name.endswith(".pt") for name in shard.files):
             findings.fault(f"{shard.name} is empty")
@@ -92,6 +94,8 @@ LAYOUT = Layout(
     recognises=_recognises,
     read=_read,
     trackers={TRACKER: parse_tracker},
-    hint="--load {parent} --ckpt-step {iteration} (same --tensor-model-parallel-size and --pipeline-model-parallel-size; "
-    "releases without --ckpt-step: write {iteration} into " + TRACKER + " and keep the old value)",
+    hint="--load {parent} --ckpt-step {iteration} (same --tensor-model-parallel-size and "
+    "--pipeline-model-parallel-size; releases without --ckpt-step: write {iteration} into "
+    + TRACKER
+    + " and keep the old value)",
 )

@@ -1,0 +1,200 @@
+"""Find and check all checkpoints below a directory: :func:`scan`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from correlator.checkpoints.disk import File, Folder, shown
+from correlator.checkpoints.layouts import load_layouts
+from correlator.checkpoints.model import CHECKPOINT_BYTES, SCAN_BYTES, Checkpoint, Findings, Inventory, Layout, Reading
+from correlator.checkpoints.names import rank_in_series, series, step_of
+from correlator.errors import UsageError
+
+MAX_LEVELS = 5
+"""Levels below the root at which checkpoints are looked for."""
+
+MAX_FOLDERS = 20_000
+"""Directories visited in search of checkpoints, so that a scan pointed at a whole file system ends."""
+
+
+@dataclass
+class _Found:
+    """A checkpoint that was recognised; ``folder`` for a directory, else ``files`` for loose ones in ``parent``."""
+
+    layout: Layout
+    parent: Folder | None
+    folder: Folder | None
+    files: Sequence[File]
+    findings: Findings | None = None
+
+    @property
+    def path(self) -> str:
+        if self.folder is not None:
+            return self.folder.rel
+        if len(self.files) == 1:
+            return self.files[0].rel
+        return self.parent.rel if self.parent is not None else "."
+
+    @property
+    def name(self) -> str:
+        return self.folder.name if self.folder is not None else self.files[0].name
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Larger is newer: the step, where it is known; else the number in the name; else the time of change (ns)."""
+        step = self.findings.iteration if self.findings else None
+        if step is None:
+            step = step_of(self.name)
+        newest = max((file.mtime_ns for file in self.files), default=0)
+        return (-1 if step is None else step, rank_in_series(self.name), newest)
+
+
+def scan(root: Path, *, deep: bool = False) -> Inventory:
+    """All checkpoints below ``root``, newest first.
+
+    ``deep`` reads every byte: CRCs, stored SHA-256 sums, all tensors for NaN and Inf. Otherwise directories,
+    descriptions and a sample of the numbers are read, the newest checkpoints first, at most 512 MiB in all. Raises
+    UsageError when ``root`` is missing, no directory or cannot be listed. Nothing is written, no pickle is loaded, no
+    link out of ``root`` followed.
+    """
+    try:
+        top = Folder(root.resolve(strict=True))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"no checkpoint directory at {root}: {getattr(error, 'strerror', None) or error}") from error
+    if not top.path.is_dir():
+        raise UsageError(f"{root} is no directory; give the one that holds the checkpoints")
+    if not top.files and not top.folders and top.unreadable:
+        raise UsageError(f"{root} {top.problems[0]}")
+    visited: list[Folder] = []
+    found = list(_search(top, visited))
+    left = SCAN_BYTES
+    for item in sorted(found, key=lambda item: item.order, reverse=True):
+        reading = Reading(deep=deep, bytes_left=min(CHECKPOINT_BYTES, left))
+        granted = reading.bytes_left
+        item.findings = _read(item, reading)
+        left -= granted - max(reading.bytes_left, 0)
+    found += _hollow(found, visited)
+    _compare(found)
+    found.sort(key=lambda item: item.path)
+    found.sort(key=lambda item: item.order, reverse=True)
+    checkpoints = tuple(
+        item.findings.checkpoint(item.layout.name, item.path, item.files) for item in found if item.findings is not None
+    )
+    tracker, problem = _tracker(visited, found, checkpoints)
+    return Inventory(str(top.path), checkpoints, tracker, problem)
+
+
+def _search(folder: Folder, visited: list[Folder], level: int = 0) -> Iterator[_Found]:
+    """Recognised checkpoints, depth first. A recognised directory is not entered."""
+    if len(visited) >= MAX_FOLDERS:
+        return
+    for layout in load_layouts():
+        if layout.recognises and layout.recognises(folder):
+            yield _Found(layout, folder.parent, folder, list(folder.walk()))
+            return
+    visited.append(folder)
+    own = {file.path for file in folder.files.values() if not file.linked}
+    left = [file for file in folder.files.values() if not (file.linked and file.path in own)]
+    for layout in load_layouts():
+        if layout.groups:
+            for group in layout.groups(left):
+                yield _Found(layout, folder, None, group)
+                left = [file for file in left if file not in group]
+    if level < MAX_LEVELS:
+        for sub in folder.folders.values():
+            yield from _search(sub, visited, level + 1)
+
+
+def _read(item: _Found, reading: Reading) -> Findings:
+    if item.folder is None:
+        assert item.layout.read_files is not None
+        return item.layout.read_files(item.files, reading)
+    assert item.layout.read is not None
+    if item.folder.unreadable:
+        findings = Findings(iteration=step_of(item.folder.name))
+    else:
+        findings = item.layout.read(item.folder, reading)
+    for problem in item.folder.all_problems():
+        findings.doubt(problem)
+    return findings
+
+
+def _hollow(found: list[_Found], visited: list[Folder]) -> list[_Found]:
+    """Directories named like the checkpoints beside them in which nothing was recognised: saves that died at once."""
+    kinds: dict[tuple[str, str], Layout] = {
+        (item.parent.rel, series(item.folder.name)): item.layout
+        for item in found
+        if item.parent is not None and item.folder is not None
+    }
+    hollow = []
+    for folder in visited:
+        layout = kinds.get((folder.parent.rel, series(folder.name))) if folder.parent else None
+        if layout is not None and not any(folder.walk()):
+            findings = Findings(iteration=step_of(folder.name))
+            findings.fault("empty directory: the save died before its first write")
+            hollow.append(_Found(layout, folder.parent, folder, [], findings))
+    return hollow
+
+
+def _compare(found: list[_Found]) -> None:
+    """What only shows beside the other checkpoints of the same place and layout."""
+    places: dict[tuple[str, str], list[Findings]] = defaultdict(list)
+    for item in found:
+        if item.findings is not None:
+            places[item.parent.rel if item.parent else "", item.layout.name].append(item.findings)
+    for together in places.values():
+        late = [one for one in together if one.late]
+        # Copying without times makes all checkpoints look overwritten; a save that dies does it to one.
+        copied = len(late) > 1 and len(late) == sum(one.complete is not False for one in together)
+        for one in late:
+            if copied:
+                one.note(f"{one.late}: as in all checkpoints here, so the times were lost in a copy")
+            else:
+                one.doubt(f"{one.late}: overwritten by a later save that was not finished, or copied without its times")
+        for one in together:
+            _compare_parts(one, together)
+
+
+def _compare_parts(one: Findings, together: Sequence[Findings]) -> None:
+    """Parts that another iteration has and this one lacks: proof when both say they are of one topology."""
+    for other in together:
+        lost = sorted(other.parts - one.parts)
+        if other is one or not one.parts or not lost or other.complete is False:
+            continue
+        text = f"{len(lost)} parts that iteration {other.iteration} has are missing, first {lost[0]}"
+        if one.described and other.described:
+            if one.topology == other.topology:
+                one.fault(text)
+        elif one.complete:
+            one.doubt(text)
+        return
+
+
+def _tracker(
+    visited: Sequence[Folder], found: Sequence[_Found], checkpoints: Sequence[Checkpoint]
+) -> tuple[int | str | None, str | None]:
+    """The framework's mark nearest to the root, and what is wrong with it."""
+    known = {name: parse for layout in load_layouts() for name, parse in layout.trackers.items()}
+    marks = [(folder, file, known[name]) for folder in visited for name, file in folder.files.items() if name in known]
+    if not marks:
+        return None, None
+    folder, file, parse = min(
+        marks, key=lambda mark: (mark[0].rel.count("/") if mark[0].rel != "." else -1, mark[1].rel)
+    )
+    try:
+        value = parse(file.text(1 << 16))
+    except OSError as error:
+        return None, f"{file.name} cannot be read: {error.strerror or error}"
+    if value is None:
+        return None, f"{file.name} holds no mark: {shown(file.text(1 << 16), 80)!r}"
+    for item, checkpoint in zip(found, checkpoints, strict=True):
+        beside = item.parent is not None and item.parent.rel == folder.rel
+        if beside and (item.name == value if isinstance(value, str) else checkpoint.iteration == value):
+            if checkpoint.complete is False or checkpoint.finite is False:
+                why = checkpoint.problems[0] if checkpoint.problems else "it is not complete"
+                return value, f"{file.name} points to {item.name}, which cannot be used: {why}"
+            return value, None
+    return value, f"{file.name} points to {value}, which is not there"

@@ -1,0 +1,86 @@
+"""Patterns compiled for the two stages: literals for the byte scan, regular expressions for candidate lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from correlator.errors import CorrelatorError
+from correlator.events import Parser, Pattern
+from correlator.scan import Engine, build_engine
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One pattern in its place: ``parser`` and ``order`` say which is tried first."""
+
+    number: int
+    parser: int
+    order: int
+    pattern: Pattern
+    regex: re.Pattern[str] | None
+    extra: bool
+
+    def matches(self, text: str) -> dict[str, object] | None:
+        """What a one-line pattern captures in a peeled line; None when it does not match."""
+        pattern = self.pattern
+        if self.regex is None:
+            return dict(pattern.fields) if any(literal in text for literal in pattern.literals) else None
+        match = self.regex.search(text)
+        if match is None:
+            return None
+        return {**pattern.fields, **{k: v for k, v in match.groupdict().items() if v is not None}}
+
+
+def _spellings(literal: str) -> set[bytes]:
+    """The literal as it stands in the bytes: plain, and escaped as inside a JSON envelope."""
+    return {literal.encode(), json.dumps(literal)[1:-1].encode()}
+
+
+class Matcher:
+    """All patterns of a run. ``dense`` literals are reported everywhere, ``sparse`` ones only at a window's edges."""
+
+    def __init__(self, parsers: Sequence[Parser], extra: Iterable[Pattern] = ()) -> None:
+        self.entries: list[Entry] = []
+        groups = [(number, parser.patterns, False) for number, parser in enumerate(parsers)]
+        groups.append((len(parsers), tuple(extra), True))
+        dense: dict[bytes, list[Entry]] = defaultdict(list)
+        sparse: dict[bytes, list[Entry]] = defaultdict(list)
+        for number, patterns, is_extra in groups:
+            for order, pattern in enumerate(patterns):
+                entry = self._compile(number, order, pattern, is_extra)
+                self.entries.append(entry)
+                for literal in pattern.literals:
+                    for spelling in _spellings(literal):
+                        (sparse if pattern.sparse else dense)[spelling].append(entry)
+        self.dense_literals = tuple(sorted(dense))
+        self.sparse_literals = tuple(sorted(sparse))
+        self.dense_entries = [dense[literal] for literal in self.dense_literals]
+        self.sparse_entries = [sparse[literal] for literal in self.sparse_literals]
+
+    def _compile(self, parser: int, order: int, pattern: Pattern, extra: bool) -> Entry:
+        if not pattern.literals or not all(literal.isascii() and literal for literal in pattern.literals):
+            raise CorrelatorError(f"pattern of {pattern.event} needs ASCII literals for the byte scan")
+        try:
+            regex = re.compile(pattern.regex) if pattern.regex else None
+        except re.error as error:
+            raise CorrelatorError(f"pattern of {pattern.event}: {error}") from error
+        return Entry(len(self.entries), parser, order, pattern, regex, extra)
+
+    def engines(self) -> tuple[Engine, Engine]:
+        """The compiled literal sets, dense and sparse."""
+        return build_engine(self.dense_literals), build_engine(self.sparse_literals)
+
+    def candidates(self, dense: Iterable[int], sparse: Iterable[int]) -> list[Entry]:
+        """The patterns whose literals were hit, in the order in which they are to be tried."""
+        found: dict[int, Entry] = {}
+        for literal in dense:
+            for entry in self.dense_entries[literal]:
+                found[entry.number] = entry
+        for literal in sparse:
+            for entry in self.sparse_entries[literal]:
+                found[entry.number] = entry
+        return [found[number] for number in sorted(found)]

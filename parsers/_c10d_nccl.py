@@ -1,0 +1,394 @@
+"""Patterns of ProcessGroupNCCL: watchdog, heartbeat monitor, dump signals, communicator set-up.
+
+Texts of torch 1.13 to 2.14 (``csrc/distributed/c10d/{ProcessGroupNCCL,NCCLUtils}.cpp``, ``TraceUtils.h``) and of the
+``nccl2`` back end of 2.14. ``group_rank`` is the rank inside ``process_group``, which equals the global rank only in
+the default group. The watchdog reports who waited, never who failed; last enqueued or completed -1 means none yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from correlator.events import BODY_LIMIT, Found, Pattern
+from parsers._frames import Frame, describe
+from parsers._lines import named, one_line, rank_list
+
+#: Where a message begins: at the start, behind a head (``file.cpp:475] ``), or as the message of an exception; never
+#: behind another message that quotes it (``... terminated with exception: [Rank 1] Watchdog caught ...``).
+BEGIN = r"(?:^\s*|:\d+\] ?|Error: |\[c10d[^\]]*\] )"
+#: ``[Rank 3] ``, ``[PG 3 Rank 1] ``, ``[PG 3 (DESC) Rank 1] ``, ``[PG ID 2 PG GUID 14(DESC) Rank 1] ``, or two of them.
+SCOPE = (
+    r"(?:\[(?:PG (?:ID \d+ PG GUID )?(?P<process_group>[^\s()\]]+)(?: ?\((?P<pg_desc>[^)]*)\))? )?"
+    r"Rank (?P<group_rank>\d+)\] *)*"
+)
+#: ``[comm=dp] [rank=3] [name=dp]`` of the nccl2 back end.
+_SCOPE2 = r"(?:\[comm=(?P<comm>[^\]]*)\] ?|\[rank=(?P<comm_rank>\d+)\] ?|\[name=(?P<comm_name>[^\]]*)\] ?)*"
+WORK = (
+    r"Work\w*\((?:SeqNum=(?P<seq>\d+), )?OpType=(?P<op>\w+)"
+    r"(?:.*?NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+))?(?:.*?Timeout\(ms\)=(?P<timeout_ms>\d+))?"
+)
+_STATUS = (
+    r"last enqueued(?: NCCL)? work: (?P<last_enqueued>-?\d+), last completed(?: NCCL)? work: (?P<last_completed>-?\d+)"
+)
+
+
+def _nccl2(match: re.Match[str]) -> dict[str, object]:
+    """Columns of the nccl2 scope; its ``rank`` is that of the communicator."""
+    fields = named(match)
+    for source, column in (("comm_rank", "group_rank"), ("comm_name", "process_group"), ("comm", "process_group")):
+        value = fields.pop(source, None)
+        if value:
+            fields[column] = value
+    return fields
+
+
+WATCHDOG_TIMEOUT = Pattern(
+    event="c10d.watchdog_timeout",
+    literals=("Watchdog caught collective operation timeout", "Caught collective operation timeout"),
+    regex=rf"{BEGIN}{SCOPE}(?:Watchdog c|C)aught collective operation timeout: {WORK}"
+    r"(?:.*? ran for (?P<elapsed_ms>\d+) milliseconds)?",
+    sample="[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4711, OpType=ALLREDUCE, "
+    "NumelIn=8192, NumelOut=8192, Timeout(ms)=600000) ran for 600033 milliseconds before timing out.",
+    not_samples=(
+        "[PG 3 Rank 1] Process group watchdog thread terminated with exception: [Rank 1] Watchdog caught collective "
+        "operation timeout: WorkNCCL(SeqNum=4711, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600033 milliseconds",
+    ),
+)
+
+WATCHDOG_TIMEOUT_2 = Pattern(
+    event="c10d.watchdog_timeout",
+    literals=(
+        "timeout - collective operation timed out",
+        "timeout watchdog detected operation timeout",
+        "NCCL operation timed out",
+        "Work timed out during finalize",
+    ),
+    block=one_line(
+        rf"{_SCOPE2}.*?(?P<what>collective operation timed out|watchdog detected operation timeout|"
+        r"NCCL operation timed out|Work timed out during finalize)",
+        _nccl2,
+    ),
+    block_lines=1,
+    sample="[comm=TENSOR_MODEL_PARALLEL_GROUP] [rank=1] timeout - collective operation timed out",
+)
+
+WATCHDOG_EXCEPTION = Pattern(
+    event="c10d.watchdog_exception",
+    literals=("watchdog thread terminated with ",),
+    regex=rf"{BEGIN}{SCOPE}(?:Process group|NCCL) watchdog thread terminated with (?:unknown )?exception"
+    r"(?:: (?P<wrapped>.*))?",
+    sample="[PG ID 2 PG GUID 14 Rank 1] Process group watchdog thread terminated with exception: CUDA error: "
+    "uncorrectable ECC error encountered",
+    not_samples=(
+        "  what():  [PG ID 2 PG GUID 14 Rank 1] Process group watchdog thread terminated with exception: CUDA error: "
+        "uncorrectable ECC error encountered",
+    ),
+)
+
+WATCHDOG_EXCEPTION_2 = Pattern(
+    event="c10d.watchdog_exception",
+    literals=("Timeout watchdog caught exception: ",),
+    block=one_line(rf"{_SCOPE2}.*?Timeout watchdog caught exception: (?P<wrapped>.*)", _nccl2),
+    block_lines=1,
+    sample="[comm=default_pg] [rank=3] Timeout watchdog caught exception: CUDA error: unspecified launch failure",
+)
+
+WATCHDOG_STATUS = Pattern(
+    event="c10d.watchdog_status",
+    literals=(
+        "failure detected by watchdog at work sequence id",
+        "detected by watchdog at work: ",
+        "Timeout at NCCL work: ",
+    ),
+    regex=rf"{BEGIN}{SCOPE} ?(?:Timeout at NCCL work|Exception \(either an error or timeout\) detected by watchdog at "
+    rf"work|"
+    rf"failure detected by watchdog at work sequence id): (?P<seq>\d+),? (?:PG status: )?{_STATUS}",
+    sample="[PG ID 2 PG GUID 14(TENSOR_MODEL_PARALLEL_GROUP) Rank 1]  failure detected by watchdog at work sequence "
+    "id: "
+    "4711 PG status: last enqueued work: 4713, last completed work: 4710",
+)
+
+BLOCKING_WAIT_TIMEOUT = Pattern(
+    event="c10d.blocking_wait_timeout",
+    literals=("timed out in blocking wait", "timed out in call to wait()"),
+    regex=rf"{BEGIN}{SCOPE}(?:Work )?(?:{WORK}.*?)?timed out in (?:blocking wait|call to wait)",
+    sample="[Rank 3] Work WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=60000) timed out in "
+    "blocking wait (TORCH_NCCL_BLOCKING_WAIT=1).",
+)
+
+ASYNC_ERROR = Pattern(
+    event="c10d.async_error",
+    literals=(
+        "found async exception when checking for NCCL errors",
+        "raised the following async exception",
+        "Received NCCL errors for communicators in the cache",
+        "error - nccl hit async error",
+        "timeout watchdog detected operation error",
+    ),
+    regex=rf"{BEGIN}{SCOPE}(?:Collective {WORK}.*?)?(?:found async exception when checking for NCCL errors|"
+    r"raised the following async exception|Received NCCL errors for communicators in the cache|"
+    r"error - nccl hit async error|error - timeout watchdog detected operation error)(?:: (?P<wrapped>.*))?",
+    sample="[Rank 3] Collective WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) "
+    "raised "
+    "the following async exception: NCCL error: remote process exited or there was a network error, NCCL version "
+    "2.21.5",
+)
+
+WATCHDOG_HANG = Pattern(
+    event="c10d.watchdog_hang",
+    literals=(
+        "watchdog got stuck for ",
+        "monitoring thread detects no heartbeat",
+        "NCCL monitor thread timeout. Basically",
+        "Heartbeat monitor timed out! Process will be terminated",
+        "detected no heartbeat of its watchdog",
+        "due to ProcessGroupNCCL watchdog hang",
+        "Monitor Thread is disabled, but would have killed this job",
+        "monitor thread is disabled, but would have terminated the process",
+    ),
+    regex=rf"{BEGIN}{SCOPE}(?P<what>[^\[\]]*(?:watchdog got stuck for (?P<stuck_s>\d+) seconds|detects no heartbeat|"
+    r"NCCL monitor thread timeout|Heartbeat monitor timed out|detected no heartbeat of its watchdog|"
+    r"due to ProcessGroupNCCL watchdog hang|[Tt]hread is disabled, but would have))",
+    sample="[PG ID 0 PG GUID 0(default_pg) Rank 2] ProcessGroupNCCL's watchdog got stuck for 480 seconds without "
+    "making "
+    "progress in monitoring enqueued collectives.",
+)
+
+GIL_BLOCKED = Pattern(
+    event="c10d.gil_blocked",
+    literals=("Could not acquire GIL within ",),
+    regex=rf"{BEGIN}{SCOPE}Could not acquire GIL within (?P<timeout_ms>\d+) ms on exit",
+    severity="warning",
+    sample="Could not acquire GIL within 300 ms on exit, possible GIL induced hang",
+)
+
+ABORT_NOTICE = Pattern(
+    event="c10d.abort_notice",
+    literals=(
+        "Some NCCL operations have failed or timed out",
+        "we are taking the entire process down",
+        "due to collective timeout or exception",
+        "Aborting communicators that received errors",
+    ),
+    regex=rf"{BEGIN}{SCOPE}(?P<what>[^\[\]]*(?:operations have failed or timed out|taking the entire process down|"
+    r"due to collective timeout or exception|Aborting communicators that received errors))",
+    severity="warning",
+    sample="[Rank 9] To avoid data inconsistency, we are taking the entire process down.",
+)
+
+DUMP_SIGNAL = Pattern(
+    event="c10d.dump_signal",
+    literals=(
+        "Received a timeout signal from this local rank",
+        "Received a global timeout from another rank",
+        "Received a dump signal ",
+        "Received a global dump signal",
+        "watchdog detected a collective timeout from the",
+        "watchdog detected a collective timeout on some",
+        "watchdog detected a dump signal",
+        "First watchdog to set the dump signal",
+        "First PG on this rank detecting the dump signal",
+        "First PG on this rank to signal dumping",
+        "Observed flight recorder dump signal",
+        "Broadcasting flight-recorder dump signal",
+        "Broadcasting flight recorder dump signal",
+        "to other ranks via TCPStore",
+    ),
+    regex=rf"{BEGIN}{SCOPE}(?P<what>(?:Received a|ProcessGroupNCCL's watchdog detected a) [a-z ]*?"
+    r"(?:timeout|dump signal)[a-z ]*? (?:from +(?:this local rank|the local rank|another rank|rank (?P<from_rank>\d+))|"
+    r"on some other rank)|First (?:watchdog to set|PG on this rank (?:detecting|to signal))|"
+    r"Observed flight recorder dump signal|Broadcasting (?:flight|signal))"
+    r"(?:.*?[Ll]ast enqueued NCCL work: (?P<last_enqueued>-?\d+), last completed NCCL work: "
+    r"(?P<last_completed>-?\d+))?",
+    severity="warning",
+    sample="[PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from  rank 2 "
+    "and we "
+    "will try our best to dump the debug info.",
+)
+
+REMOTE_ERROR = Pattern(
+    event="c10d.remote_error",
+    literals=("remote error detected from rank: ",),
+    regex=rf"{BEGIN}{SCOPE} ?remote error detected from rank: (?P<peer>\d+)",
+    sample="[PG ID 0 PG GUID 0(default_pg) Rank 5]  remote error detected from rank: 2",
+)
+
+COMM_ABORTED = Pattern(
+    event="c10d.comm_aborted",
+    literals=(
+        "NCCL communicator was aborted",
+        "NCCL communicator encountered error set by ProcessGroupNCCL",
+        "has aborted its NCCL communicators previously",
+    ),
+    regex=r"NCCL communicator was aborted(?: on rank (?P<group_rank>\d+)\.?| after a previous error)"
+    r"(?:\s+Original reason for failure was: (?P<reason>.*))?|"
+    r"encountered error set by ProcessGroupNCCL: (?P<stored_reason>.*)|"
+    r"rank (?P<peer>\d+)?.{0,120}has aborted its NCCL communicators previously",
+    sample="NCCL communicator was aborted on rank 3.  Original reason for failure was: [Rank 3] Watchdog caught "
+    "collective "
+    "operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, Timeout(ms)=600000)",
+)
+
+UNIQUE_ID_FAILED = Pattern(
+    event="c10d.unique_id_failed",
+    literals=("is setting up NCCL communicator",),
+    regex=r"\[(?P<group_rank>\d+)\] is setting up NCCL communicators? and retr?(?:ie|ei)ving ncclUniqueIds? from "
+    r"(?:\[(?P<root>\d+)\]|roots) via (?:c10d key-value store|TCPStore) by key.*?got error: (?P<reason>.*)",
+    sample="[9] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key "
+    "'0', "
+    "but store->get('0') got error: Socket Timeout",
+)
+
+INIT_TIMEOUT = Pattern(
+    event="c10d.comm_init_failed",
+    literals=(
+        "Health check failure: Failed to initialize NCCL communicator",
+        "NCCL timeout in communicator initialization",
+        "NCCL timeout when waiting for nonblocking call",
+    ),
+    regex=r"Failed to initialize NCCL communicator on rank (?P<group_rank>\d+)|"
+    r"NCCL timeout (?:in communicator initialization|when waiting for nonblocking call)",
+    sample="ProcessGroupNCCL: Health check failure: Failed to initialize NCCL communicator on rank 3",
+)
+
+INIT_OPTIONS = Pattern(
+    event="c10d.init_options",
+    literals=("initialization options: size: ",),
+    regex=rf"{BEGIN}{SCOPE}ProcessGroupNCCL initialization options: size: (?P<world_size>\d+), global rank: "
+    rf"(?P<rank>\d+)"
+    r"(?:, TIMEOUT\(ms\): (?P<timeout_ms>\d+))?",
+    severity="info",
+    sample="[PG ID 0 PG GUID 0 Rank 9] ProcessGroupNCCL initialization options: size: 64, global rank: 9, TIMEOUT(ms): "
+    "600000, USE_HIGH_PRIORITY_STREAM: 0",
+)
+
+DEVICE_GUESS = Pattern(
+    event="c10d.device_guess",
+    literals=("to perform barrier as devices used by this process are currently unknown",),
+    regex=rf"{BEGIN}{SCOPE} ?using GPU (?P<gpu>\d+) (?:to perform barrier|as device used by this process)",
+    severity="info",
+    sample="[PG ID 0 PG GUID 0 Rank 3]  using GPU 3 to perform barrier as devices used by this process are currently "
+    "unknown. This can potentially cause a hang if this rank to GPU mapping is incorrect.",
+)
+
+FLIGHT_RECORD = Pattern(
+    event="c10d.flight_record",
+    literals=(
+        "Finished writing Flight Recorder debug info to",
+        "Finished writing NCCLPG debug info to",
+        "ProcessGroupNCCL dumping nccl trace to",
+    ),
+    regex=r"(?:debug info to|dumping nccl trace to) (?P<path>\S+)",
+    severity="info",
+    sample="Finished writing Flight Recorder debug info to /tmp/nccl_trace_rank_9",
+)
+
+TEARDOWN_NOTE = Pattern(
+    event="c10d.teardown_note",
+    literals=(
+        "destroy_process_group() was not called before program exit",
+        "process group has NOT been destroyed before",
+        "main process destroyed cuda before watchdog loop exited",
+        "NCCL communicator hasn't been destroyed",
+    ),
+    regex=r"(?P<what>destroy_process_group\(\) was not called|process group has NOT been destroyed|"
+    r"main process destroyed cuda before watchdog|NCCL communicator hasn't been destroyed)",
+    severity="info",
+    sample="WARNING: destroy_process_group() was not called before program exit, which can leak resources.",
+)
+
+_LAGGING = re.compile(
+    r"ranks \[(?P<never>[\d, ]+)\] are the lagging ranks|\[(?P<behind>[\d, ]+)\] (?:joined but didn't finish|finished) "
+    r"collective #\d+"
+)
+_REPORT_LINE = re.compile(r"^\s*(?:-|\[|#\d)|^\s+\S|Timeout at collective: ")
+
+
+def _parse_desync(lines: Sequence[str]) -> list[Found]:
+    """The report, with the ranks that it calls lagging, dead or mismatched (group ranks)."""
+    last = 0
+    for position, text in enumerate(lines[1:], 1):
+        if not _REPORT_LINE.match(text):
+            break
+        last = position
+    report = [text.strip() for text in lines[: last + 1]]
+    lagging = ",".join(found["never"] or found["behind"] for line in report for found in _LAGGING.finditer(line))
+    text = "\n".join(report)
+    if not lagging:
+        return []
+    fields: dict[str, object] = {"lagging_ranks": rank_list(lagging), "report": text[:BODY_LIMIT]}
+    if waited := re.search(r"\[(?P<group_rank>\d+)\] Timeout at collective: (?P<op>\w+), #(?P<seq>\d+)", text):
+        fields |= named(waited)
+    return [Found(0, last, fields, body=text[:BODY_LIMIT])]
+
+
+DESYNC_REPORT = Pattern(
+    event="c10d.desync_report",
+    literals=("] Timeout at collective: ", "To our best knowledge, "),
+    block=_parse_desync,
+    block_lines=200,
+    sample="\t - [1] Timeout at collective: ALLREDUCE, #5\n"
+    "\t - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:\n"
+    "\t   - [2] joined but didn't finish collective #4 (count from 1)\n"
+    "\t     [3] finished collective #4, but didn't join collective #5 (count from 1)",
+    not_samples=("To our best knowledge, this is the first run",),
+)
+
+_STACK_FRAME = re.compile(r"^\s*#(?P<index>\d+) (?P<func>\S+) from (?P<file>.+):(?P<line>\d+)\s*$")
+
+
+def _parse_collective_stack(lines: Sequence[str]) -> list[Found]:
+    frames: list[Frame] = []
+    last = 0
+    for position, text in enumerate(lines[1:], 1):
+        frame = _STACK_FRAME.match(text)
+        if frame:
+            frames.append(Frame(frame["func"], frame["file"], int(frame["line"])))
+            last = position
+        elif text.strip():
+            break
+    if not frames:
+        return []
+    if frames[0].func != "<module>":
+        frames.reverse()
+    return [Found(0, last, describe(frames), body="\n".join(lines[: last + 1])[:BODY_LIMIT])]
+
+
+COLLECTIVE_STACK = Pattern(
+    event="c10d.collective_stack",
+    literals=("Stack trace of the failed collective: ",),
+    block=_parse_collective_stack,
+    block_lines=120,
+    severity="info",
+    sample="Stack trace of the failed collective: \n"
+    "#0 all_reduce from /opt/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:2806\n"
+    "#1 wrapper from /opt/env/lib/python3.11/site-packages/torch/distributed/c10d_logger.py:81\n"
+    "#2 sum_gradients from /opt/job/training.py:44\n"
+    "#3 <module> from /opt/job/train.py:88",
+    not_samples=("Stack trace of the failed collective not found, potentially because FlightRecorder is disabled.",),
+)
+
+NCCL_PATTERNS = (
+    WATCHDOG_EXCEPTION,
+    WATCHDOG_EXCEPTION_2,
+    WATCHDOG_STATUS,
+    COMM_ABORTED,
+    ASYNC_ERROR,
+    WATCHDOG_TIMEOUT,
+    WATCHDOG_TIMEOUT_2,
+    BLOCKING_WAIT_TIMEOUT,
+    WATCHDOG_HANG,
+    GIL_BLOCKED,
+    ABORT_NOTICE,
+    DUMP_SIGNAL,
+    REMOTE_ERROR,
+    UNIQUE_ID_FAILED,
+    INIT_TIMEOUT,
+    DESYNC_REPORT,
+    COLLECTIVE_STACK,
+    INIT_OPTIONS,
+    DEVICE_GUESS,
+    FLIGHT_RECORD,
+    TEARDOWN_NOTE,
+)

@@ -1,0 +1,52 @@
+"""The error file that torchelastic lets a failing rank write (``error.json``): one JSON object on one line.
+
+Emitted by: torch ``distributed/elastic/multiprocessing/errors/{__init__,error_handler}.py``, 1.9 to 2.14, for entry
+points under ``@record`` or with ``TORCHELASTIC_ERROR_FILE`` set.
+Gives: python.error_json. ``error_time`` is whole seconds since the epoch by the node's own clock. The object quotes
+whole tracebacks, so this parser is asked before those that look for their texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from correlator.events import BODY_LIMIT, Found, Parser, Pattern
+from parsers._exceptions import MESSAGE_LIMIT, exception_fields
+from parsers._tracebacks import read_stacks
+
+
+def _parse_error_file(lines: Sequence[str]) -> list[Found]:
+    try:
+        content = json.loads(lines[0])
+    except ValueError:
+        return []
+    message = content.get("message") if isinstance(content, dict) else None
+    extra = message.get("extraInfo", {}) if isinstance(message, dict) else {}
+    text = message.get("message", "") if isinstance(message, dict) else message
+    if not isinstance(text, str) or not isinstance(extra, dict):
+        return []
+    kind, _, rest = text.partition(": ")
+    fields: dict[str, object] = {"type": kind, "message": rest[:MESSAGE_LIMIT]} if rest else {"message": text}
+    chains = read_stacks(str(extra.get("py_callstack", "")).splitlines())
+    if chains:
+        fields |= exception_fields(chains[0])
+    stamp = extra.get("timestamp", content.get("timestamp"))
+    if stamp is not None:
+        fields["error_time"] = str(stamp)
+    return [Found(0, 0, fields, body=text[:BODY_LIMIT])]
+
+
+ERROR_FILE = Pattern(
+    event="python.error_json",
+    literals=('"py_callstack":', '"extraInfo":', '"errorCode":'),
+    block=_parse_error_file,
+    block_lines=1,
+    sample='{"message": {"message": "ValueError: bad shard", "extraInfo": {"py_callstack": "Traceback (most recent '
+    "call "
+    'last):\\n  File \\"/opt/job/train.py\\", line 88, in main\\n    load(shard)\\nValueError: bad shard\\n", '
+    '"timestamp": "1714549218"}}}',
+    not_samples=('{"level": "info", "extraInfo": 3}', 'payload {"extraInfo": {"py_callstack": "Traceback (most recent'),
+)
+
+PARSER = Parser("agent_error_file", (ERROR_FILE,))

@@ -1,0 +1,58 @@
+"""PBS, LSF and Grid Engine: what the batch system writes into a job's output when it ends the job.
+
+Emitted by: openpbs/openpbs ``src/resmom/mom_main.c``; LSF's job report (texts from job outputs, its source is not
+public). Gives ``pbs.killed`` (resource, used, limit), ``lsf.terminated`` (reason, or the exit code of the report),
+``lsf.job``.
+"""
+
+from __future__ import annotations
+
+from correlator.events import Parser, Pattern
+
+PARSER = Parser(
+    name="batch",
+    patterns=(
+        Pattern(
+            event="pbs.killed",
+            literals=("=>> PBS: job killed",),
+            regex=r"=>> PBS: job killed: (?P<resource>\w+) (?P<used>\S+) exceeded limit (?P<limit>\S+)",
+            sample="=>> PBS: job killed: walltime 3612 exceeded limit 3600",
+        ),
+        Pattern(
+            event="pbs.killed",
+            literals=("=>> PBS: ",),
+            regex=r"=>> PBS: (?P<text>.*)$",
+            sample="=>> PBS: job killed: node 3 (node012) requested job terminate, 'EOF' (code 1099)",
+        ),
+        Pattern(
+            event="lsf.terminated",
+            literals=("TERM_",),
+            regex=r"(?P<reason>TERM_[A-Z_]+): (?P<text>job killed .*|.*)$",
+            sample="TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
+            not_samples=("export TERM_PROGRAM=tmux",),
+        ),
+        Pattern(
+            event="lsf.terminated",
+            literals=("Exited with exit code ", "Exited with signal termination: ", "Exited by LSF signal "),
+            # srun's "task 3: Exited with exit code 1" is another program's line: here the sentence is the whole line
+            regex=r"^Exited (?:with exit code (?P<exit_code>\d+)|with signal termination: (?P<signal>\d+)|"
+            r"by LSF signal (?P<lsf_signal>\w+))\.?$",
+            sample="Exited with exit code 140.",
+            not_samples=("srun: error: node012: task 37: Exited with exit code 1",),
+        ),
+        Pattern(
+            event="lsf.job",
+            literals=("was submitted from host <",),
+            regex=r"^Job <(?P<job>\d+)(?:\[\d+\])?[^>]*> was submitted from host <(?P<submit_host>[^>]*)>",
+            sample="Job <4711> was submitted from host <login1> by user <alice> in cluster <c1> at Wed May  1 "
+            "07:00:05 2024",
+            severity="info",
+        ),
+        Pattern(
+            event="gridengine.killed",
+            literals=("exceeded hard wallclock time", "exceeds job hard limit"),
+            regex=r"[Jj]ob (?P<job>\d+)\S* (?P<text>exceeded hard wallclock time.*|exceeds job hard limit.*)$",
+            sample="job 4711.1 exceeded hard wallclock time - initiate terminate method",
+        ),
+    ),
+)

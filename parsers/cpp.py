@@ -1,0 +1,138 @@
+"""The C++ runtime's last words: terminate(), what(), where an exception came from, crash signals, heap checks.
+
+Emitted by: libstdc++ (``terminate called ...``), c10 (``Exception raised from``), glog's signal handler, glibc's abort
+messages. None of them states a rank, but the text after ``what():`` often does.
+Gives: cpp.terminate, cpp.exception_origin, cpp.crash_signal, cpp.heap_corruption. The text of what() decides whose
+fault it is, not the termination.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from correlator.events import BODY_LIMIT, Found, Parser, Pattern
+from parsers._exception_text import is_continuation
+from parsers._lines import named, one_line, signal_number
+
+_TERMINATE = re.compile(
+    r"terminate called after throwing an instance of '(?P<type>[^']*)'|terminate called (?:recur|with)"
+)
+_WHAT = re.compile(r"what\(\):\s*")
+_SCOPE = re.compile(
+    r"^\[(?:PG (?:ID \d+ PG GUID )?(?P<process_group>[^\s()\]]+)(?: ?\([^)]*\))? )?Rank (?P<group_rank>\d+)\]"
+)
+#: Lines between the announcement and what() that other processes may have put there.
+_PATIENCE = 60
+
+
+def _parse_terminate(lines: Sequence[str]) -> list[Found]:
+    """One event per announcement; k processes that share a stream print k of them and then k times what()."""
+    types: list[tuple[int, str]] = []
+    texts: list[tuple[int, int, list[str]]] = []
+    last = 0
+    position = 0
+    while position < len(lines) and position - last <= _PATIENCE:
+        text = lines[position]
+        announced = list(_TERMINATE.finditer(text))
+        types += [(position, m["type"] or "") for m in announced]
+        parts = _WHAT.split(text)[1:]
+        first, end = position, position
+        more: list[str] = []
+        if parts:
+            end, more = _further_lines(lines, position)
+        for number, part in enumerate(parts):
+            if part.strip() or number == len(parts) - 1:
+                texts.append((first, end, [part.strip(), *more] if number == len(parts) - 1 else [part.strip()]))
+            else:
+                texts.append((first, end, [""]))
+        if announced or parts:
+            last = end
+        elif len(texts) >= len(types):
+            break
+        position = end + 1
+    found = []
+    for number, (start, kind) in enumerate(types):
+        _, end, what = texts[number] if number < len(texts) else (start, start, [""])
+        if not what[0] and number < len(texts):
+            # ``what():    what():  A`` followed by B on the next line: the texts are A and B, in any order.
+            what = next((w for _, _, w in texts[number + 1 :] if w[0]), what)
+        fields: dict[str, object] = {"type": kind, "what": what[0]}
+        if scope := _SCOPE.match(what[0]):
+            fields |= named(scope)
+        body = "\n".join([f"terminate called after throwing an instance of '{kind}'", *what]) if kind else lines[start]
+        found.append(Found(start, max(end, start), fields, body=body.strip()[:BODY_LIMIT]))
+    return found
+
+
+def _further_lines(lines: Sequence[str], position: int) -> tuple[int, list[str]]:
+    more: list[str] = []
+    end = position
+    for at in range(position + 1, min(position + 200, len(lines))):
+        text = lines[at]
+        if is_continuation(text) or (more and more[-1].strip() == "Last error:"):
+            end = at
+            if not text.startswith("frame #"):
+                more.append(text.strip())
+        elif text.strip():
+            break
+    return end, more
+
+
+TERMINATE = Pattern(
+    event="cpp.terminate",
+    literals=("terminate called after throwing an instance of", "terminate called without an active exception"),
+    block=_parse_terminate,
+    block_lines=200,
+    severity="fatal",
+    sample="terminate called after throwing an instance of 'c10::DistBackendError'\n"
+    "  what():  [PG ID 2 PG GUID 14 Rank 1] Process group watchdog thread terminated with exception: CUDA error: "
+    "uncorrectable ECC error encountered",
+    not_samples=("the job was terminated after throwing an exception",),
+)
+
+ORIGIN = Pattern(
+    event="cpp.exception_origin",
+    literals=("Exception raised from ",),
+    regex=r"^Exception raised from (?P<function>.+?) at (?P<source>[^\s:]+:\d+) \(most recent call first\)",
+    severity="info",
+    sample="Exception raised from checkTimeout at /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:635 "
+    "(most recent call first):",
+    not_samples=("ValueError: Exception raised from somewhere",),
+)
+
+CRASH_SIGNAL = Pattern(
+    event="cpp.crash_signal",
+    literals=(") received by PID ",),
+    block=one_line(
+        r"\*\*\* (?P<name>SIG[A-Z]+) \(@0x[0-9a-f]+\) received by PID (?P<pid>\d+)",
+        lambda m: {"signal": signal_number(m["name"]), "pid": m["pid"]},
+    ),
+    block_lines=1,
+    severity="fatal",
+    sample="*** SIGSEGV (@0x0) received by PID 4711 (TID 0x7f0a1c2b3740) from PID 0; stack trace: ***",
+    not_samples=("Signal 15 (SIGTERM) received by PID 4711",),
+)
+
+HEAP_CORRUPTION = Pattern(
+    event="cpp.heap_corruption",
+    literals=(
+        "double free or corruption",
+        "free(): invalid ",
+        "malloc(): ",
+        "corrupted size vs. prev_size",
+        "corrupted double-linked list",
+        "munmap_chunk(): invalid pointer",
+        "*** stack smashing detected ***",
+        "realloc(): invalid ",
+        "free(): double free detected",
+    ),
+    regex=r"^(?:\*\*\* Error in `[^']*': )?(?P<what>double free or corruption.*|(?:free|malloc|realloc)\(\): [a-z].*|"
+    r"corrupted (?:size vs\. prev_size|double-linked list).*|munmap_chunk\(\): invalid pointer|"
+    r"\*\*\* stack smashing detected \*\*\*.*)",
+    severity="fatal",
+    sample="free(): invalid pointer",
+    not_samples=("calls malloc(): 12 times",),
+)
+
+PARSER = Parser("cpp", (TERMINATE, ORIGIN, CRASH_SIGNAL, HEAP_CORRUPTION))
