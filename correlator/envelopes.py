@@ -285,7 +285,7 @@ def _fan_in(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _host_slot(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    if match := _HOST_SLOT.match(text):
+    if (" out:" in text or " err:" in text) and (match := _HOST_SLOT.match(text)):
         _node(p, match[1])
         p.local_rank = int(match[2])
         p.identity.append(match[2])
@@ -294,7 +294,7 @@ def _host_slot(text: str, p: Peeled, ctx: FileContext) -> str | None:
     if text.startswith("i.") and (match := _ROLE.match(text)):
         p.identity.append(text[: match.end() - 1])
         return text[match.end() :]
-    if ".nolog [" in text[:120] and (match := _NOLOG.match(text)):
+    if ".nolog [" in text and (match := _NOLOG.match(text)):
         _node(p, match[1])
         p.stream = match[2]
         return text[match.end() :]
@@ -302,7 +302,7 @@ def _host_slot(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _kubectl(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    match = _KUBECTL.match(text)
+    match = _KUBECTL.match(text) if text.startswith("[pod/") else None
     if not match:
         return None
     p.pod, p.container = match[1], match[2]
@@ -311,7 +311,7 @@ def _kubectl(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _mpi(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    match = _MPI_TAG.match(text)
+    match = _MPI_TAG.match(text) if ">:" in text else None
     if not match:
         return None
     p.task = int(match[2])
@@ -337,7 +337,7 @@ _PAIR = re.compile(r"(\w+)=([^\s,)]*)")
 
 
 def _rank_prefix(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    match = _RANK.match(text)
+    match = _RANK.match(text) if text.startswith("[rank") else None
     if not match:
         return _tee(text, p, ctx)
     number = int(match[1])
@@ -355,8 +355,8 @@ def _rank_prefix(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _tee(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    match = _TEE.match(text)
-    if not match or p.headed:
+    match = None if p.headed or "]:" not in text[:40] else _TEE.match(text)
+    if not match:
         return None
     p.local_rank = int(match[2])
     p.identity.append(match[1] + match[2])
@@ -364,7 +364,7 @@ def _tee(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _rank_colon(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    match = _RANK_COLON.match(text)
+    match = _RANK_COLON.match(text) if text.startswith("[rank:") else None
     if not match:
         return None
     rest = text[match.end() :]
@@ -477,11 +477,14 @@ _NCCL = re.compile(r"([\w.-]+):(\d+):\d+ (?:\[\d+\] )?(?:[\w./-]+:\d+ (?:\(\w+\)
 # [node1:4711] text (Open MPI's own messages): claimed, kept
 _OMPI_HOST = re.compile(r"\[([A-Za-z][\w.-]*):(\d+)\] (?=\S)")
 
+_LEVELS = frozenset("FEWIV")
+_HF_FIRST = frozenset("DIWEC")
+_LEVEL_FIRSTS = frozenset("DIWECF")
 _LETTERS = {"D": "info", "V": "info", "I": "info", "W": "warning", "E": "error", "C": "fatal", "F": "fatal"}
 
 
 def _c10(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    match = _C10.match(text)
+    match = _C10.match(text) if text[1:2] in _LEVELS else None
     if not match:
         return None
     p.severity, p.logger, p.headed = _LETTERS[match[1]], match[6], True  # type: ignore[assignment]
@@ -495,7 +498,7 @@ def _c10(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _glog(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    match = _GLOG.match(text)
+    match = _GLOG.match(text) if text[1:5].isdigit() else None
     if not match:
         return None
     p.severity, p.logger, p.headed = _LETTERS[match[1]], match[8], True  # type: ignore[assignment]
@@ -517,7 +520,8 @@ def _glog(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 def _bracket_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """Heads that begin with ``[``, most specific first; ``text`` may have up to two spaces in front of it."""
-    if match := _HF.match(text):
+    second = text[1:2]
+    if second in _HF_FIRST and (match := _HF.match(text)):
         p.severity, p.headed = severity_of(match[1]), True
         pos = match.end()
         if file := _HF_FILE.match(text, pos):
@@ -528,7 +532,7 @@ def _bracket_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
                 p.logger = end[1] or p.logger
                 return text[end.end() :]
         return None
-    if (match := _NEMO.match(text)) and (stamp := match_stamp(text, match.end(), ctx.clock)):
+    if second == "N" and (match := _NEMO.match(text)) and (stamp := match_stamp(text, match.end(), ctx.clock)):
         p.stamp(stamp)
         p.severity, p.headed = _LETTERS[match[1]], True  # type: ignore[assignment]
         if end := _NEMO_END.match(text, stamp.end):
@@ -537,7 +541,7 @@ def _bracket_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
                 p.claim_rank(int(end[2]))
             return text[end.end() :]
         return None
-    if match := _TITAN.match(text):
+    if second == "t" and (match := _TITAN.match(text)):
         p.logger = match[1]
         return text[match.end() :]
     if not (match := _OPEN_BRACKET.match(text)):
@@ -559,6 +563,8 @@ def _bracket_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _level_first(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    if text[0] not in _LEVEL_FIRSTS:
+        return None
     if match := _BASIC.match(text):
         p.severity, p.logger, p.headed = severity_of(match[1]), match[2], True
         return text[match.end() :]
@@ -612,7 +618,7 @@ def _bare_stamp(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 def _claims(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """Identity that the emitter's own head states; nothing is removed."""
-    match = _NCCL.match(text) or _OMPI_HOST.match(text)
+    match = _OMPI_HOST.match(text) if text[0] == "[" else _NCCL.match(text) if " NCCL " in text else None
     if match:
         p.node = p.node or match[1]
         p.pid = p.pid or int(match[2])
@@ -620,8 +626,10 @@ def _claims(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _rank_word(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    if p.rank is not None or not text.startswith(("rank ", "Rank ")):
+        return None
     match = _RANK_WORD.match(text)
-    if not match or p.rank is not None:
+    if not match:
         return None
     if match[2] == ": " or p.headed:
         p.claim_rank(int(match[1]))
@@ -631,6 +639,8 @@ def _rank_word(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def _facility(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    if not text.startswith(("kern", "user", "daemon", "syslog", "auth")):
+        return None
     match = _FACILITY.match(text)
     return text[match.end() :] if match else None
 
@@ -663,6 +673,8 @@ _MIDDLE = re.compile(
     rf"|(?:{'|'.join(MONTHS)}) [ \d]\d \d\d:\d\d:\d\d [\w.-]+ kernel: "
     r"|(?<=[\]|%])Traceback \(most recent call last\):"
 )
+#: One of these stands in whatever _MIDDLE can find; the check is ten times cheaper than the search.
+_MIDDLE_SIGNS = (".cpp:", ".py:", "[rank", " kernel: ", "Traceback (most", "] [")
 
 
 def strip_ansi(text: str) -> str:
@@ -740,14 +752,14 @@ def peel(line: str, context: FileContext) -> Peeled:
     """
     p = Peeled("")
     text = _peel_layers(strip_ansi(line).strip("\x00"), p, context)
-    if not p.headed or p.logger is None:
+    if (not p.headed or p.logger is None) and any(sign in text for sign in _MIDDLE_SIGNS):
         middle = _MIDDLE.search(text, 1)
         if middle and "] " not in text[: middle.start()].replace("it/s] ", ""):
             text = _peel_layers(text[middle.start() :], p, context)
-    if p.timestamp_ns is None and (stamp := announced_stamp(text, context.clock)):
-        p.stamp(stamp)
-    elif p.timestamp_basis == "transport" and (stamp := announced_stamp(text, context.clock)):
-        p.stamp(stamp)
+    if p.timestamp_ns is None or p.timestamp_basis == "transport":
+        stamp = announced_stamp(text, context.clock)
+        if stamp is not None:
+            p.stamp(stamp)
     if p.inner_rank is not None and context.split_ranks:
         p.identity.append(f"rank{p.inner_rank}")
     p.text = _unrepeated(text, p)

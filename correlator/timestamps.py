@@ -266,6 +266,8 @@ _ANNOUNCED = re.compile(r"(?:datetime: |CANCELLED AT |TERMINATED ON \S+ AT | at 
 
 def announced_stamp(text: str, clock: Clock) -> Stamp | None:
     """The stamp that a line without a stamped head states about itself (``datetime: …``, ``CANCELLED AT …``)."""
+    if "datetime: " not in text and " AT " not in text and " at 2" not in text:
+        return None
     match = _ANNOUNCED.search(text, 0, 400)
     return match_stamp(text, match.end(), clock) if match else None
 

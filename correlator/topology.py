@@ -116,6 +116,7 @@ def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
     _place_rows(ingested.writers, rows)
     _tasks(top, ingested.writers, rows)
     _error_files(top, ingested.files, ingested.writers, rows)
+    _default_group_ranks(rows)
     _ranks_from_rows(top, ingested.writers, rows)
     _ranks_of_writers(top, ingested.writers)
     _place_rows(ingested.writers, rows)
@@ -169,7 +170,7 @@ def _nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) ->
     for writer in ingested.writers:
         if writer.node is None and writer.task is not None and len(by_label[writer.file, writer.task]) == 1:
             writer.node, writer.node_basis = next(iter(by_label[writer.file, writer.task])), "label"
-    from_path = _nodes_from_paths(ingested.files, by_file, known)
+    from_path = _nodes_from_paths(ingested.files, by_file, known) | _one_host_a_file(rows, by_file)
     for summary in ingested.files:
         hosts = by_file.get(summary.name, set())
         name = from_path.get(summary.name) or (
@@ -182,6 +183,16 @@ def _nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) ->
             writer.node, writer.node_basis = top.node_of_file[writer.file], "path"
     top.nodes = sorted({w.node for w in ingested.writers if w.node} | {r.node for r in rows if r.node} | set(known))
     top.collected_nodes = {w.node for w in ingested.writers if w.node}
+
+
+def _one_host_a_file(rows: Sequence[Row], by_file: Mapping[str, set[str]]) -> dict[str, str]:
+    """Nodes of files that say nothing of their own host, where each names one host and no two the same."""
+    named: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.node and not by_file.get(row.file):
+            named[row.file].add(row.node)
+    single = {file: next(iter(hosts)) for file, hosts in named.items() if len(hosts) == 1}
+    return single if len(single) > 1 and len(set(single.values())) == len(single) == len(named) else {}
 
 
 def _hosts_named(row: Row) -> list[str]:
@@ -253,25 +264,28 @@ def _place_rows(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
 
 
 def _tasks(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
-    """Decides whether launcher labels (``3: ``) number ranks or nodes: under a per-node launcher they number nodes."""
-    tasks = {w.task for w in writers if w.task is not None} | {
-        t for r in rows if r.event == "slurm.task_exit" for t in expand_ranges(r.attr("tasks"))
-    }
-    if not tasks:
+    """Decides whether launcher labels (``3: ``) number ranks or nodes: under a per-node launcher they number nodes.
+
+    A number in a file's name is read like a label, unless that file holds lines of several ranks.
+    """
+    ranks_in_file: dict[str, set[int]] = defaultdict(set)
+    for thing in (*writers, *rows):
+        if thing.rank is not None and thing.rank_basis in ("line", "envelope"):
+            ranks_in_file[thing.file].add(thing.rank)
+    by_name = {f: len(ranks) > 1 for f, ranks in ranks_in_file.items()}
+    labels = {w.task for w in writers if w.task is not None and not (by_name.get(w.file) and _task_from_name(w))}
+    exits = {t for r in rows if r.event == "slurm.task_exit" for t in expand_ranges(r.attr("tasks"))}
+    if not labels | exits:
         return
     launcher_inside = any(r.event.startswith("torchrun.") for r in rows) or any(
         w.task is not None and w.local_rank is not None for w in writers
     )
-    by_task: dict[int, set[int]] = defaultdict(set)
-    for writer in writers:
-        if writer.task is not None and writer.rank is not None:
-            by_task[writer.task].add(writer.rank)
-    disagree = any(ranks != {task} for task, ranks in by_task.items())
+    disagree = any(w.task is not None and w.rank not in (None, w.task) and not by_name.get(w.file) for w in writers)
     top.tasks_are_ranks = not launcher_inside and not disagree
     if not top.tasks_are_ranks:
         return
     for writer in writers:
-        if writer.rank is None and writer.task is not None:
+        if writer.rank is None and writer.task is not None and not (by_name.get(writer.file) and _task_from_name(writer)):
             writer.rank, writer.rank_basis = writer.task, "label"
     for row in rows:
         if row.event == "slurm.task_exit" and row.node and not row.attr("nodes"):
@@ -279,6 +293,10 @@ def _tasks(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> Non
                 top.ranks.setdefault(task, Rank(task)).node = row.node
         if row.event == "slurm.task_exit" and row.rank is None and row.task is not None:
             row.rank, row.rank_basis = row.task, "label"
+
+
+def _task_from_name(writer: Writer) -> bool:
+    return writer.rank is None and writer.task is not None and f"{writer.task}" in writer.file.rpartition("/")[2]
 
 
 def _error_files(top: Topology, files: Sequence[FileSummary], writers: Sequence[Writer], rows: Sequence[Row]) -> None:
@@ -303,6 +321,27 @@ def _error_files(top: Topology, files: Sequence[FileSummary], writers: Sequence[
         run = folder.split("/attempt_")[0]
         if writer.node is None and run_nodes.get(run):
             writer.node, writer.node_basis = run_nodes[run], "launcher report"
+
+
+def _default_group_ranks(rows: Sequence[Row]) -> None:
+    """Reads ``[Rank n]`` as global where it can only be the default group's number.
+
+    Before torch 2.3 the watchdog names no group. In a job of several groups equal numbers of different processes report
+    one collective; where every number reports a collective once, the group spans all reporting ranks.
+    """
+    unnamed = [r for r in rows if r.rank is None and r.group_rank is not None and _is_default_group(r)]
+    reports: Counter[tuple[object, ...]] = Counter()
+    for row in unnamed:
+        if row.event == "c10d.watchdog_timeout":
+            reports[row.group_rank, row.seq, row.op, row.attempt] += row.count
+    if any(n > 1 for n in reports.values()):
+        return
+    for row in unnamed:
+        row.rank, row.rank_basis = row.group_rank, "rank in the default group"
+
+
+def _is_default_group(row: Row) -> bool:
+    return row.process_group in (None, "", "0", "default_pg") or row.attr("pg_desc") == "default_pg"
 
 
 def _ranks_from_rows(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
@@ -409,6 +448,24 @@ def _pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
             top.ranks.setdefault(rank, Rank(rank)).pids.add(row.pid)
 
 
+def _pids_in_spawn_order(top: Topology, rows: Sequence[Row]) -> None:
+    """DeepSpeed's launcher lists all its children, in the order in which it spawned them, when it kills them."""
+    killed: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.event == "deepspeed.kill" and row.pid is not None:
+            killed[row.file].append(row)
+    for found in killed.values():
+        pids = list(dict.fromkeys(r.pid for r in sorted(found, key=lambda r: r.byte_offset)))
+        node = found[0].node
+        base = top.base_of_node.get(node) if node else (0 if len(top.collected_nodes) <= 1 else None)
+        if base is None:
+            continue
+        for local, pid in enumerate(pids):
+            assert pid is not None
+            top.rank_of_pid.setdefault((node, pid), base + local)
+            top.ranks.setdefault(base + local, Rank(base + local)).pids.add(pid)
+
+
 def _world_size(top: Topology, rows: Sequence[Row]) -> None:
     """The world size, from the most trusted source that states one."""
     sources: list[tuple[int, str, int]] = []
@@ -426,6 +483,7 @@ def _world_size(top: Topology, rows: Sequence[Row]) -> None:
         value, basis = max((v, b) for t, b, v in sources if t == trust)
         top.world_size, top.world_size_basis = value, basis
     seen = {r.rank for r in rows if r.rank is not None} | set(top.ranks)
+    seen |= {n for r in rows if r.event == "c10d.barrier_missing" for n in expand_ranges(r.attr("missing_ranks"))}
     if seen and (top.world_size is None or max(seen) >= top.world_size):
         if top.world_size is not None and top.world_size_basis != "":
             top.contradictions.append(f"world size {top.world_size} is stated, but rank {max(seen)} speaks")
@@ -491,6 +549,12 @@ def _gpus_by_bus_order(top: Topology, rows: Sequence[Row]) -> None:
 def _join_rows(top: Topology, rows: Sequence[Row]) -> None:
     """Ranks of rows that name a process, a device or a host instead of a rank."""
     for row in rows:
+        if row.event.startswith("k8s.") and row.rank is None:
+            named = top.node_named((row.attr("object") or row.attr("pod")).rpartition("/")[2])
+            if named:
+                row.node, row.node_basis = named, "pod name"
+                ranks = top.ranks_on(named)
+                row.rank, row.rank_basis = (ranks[0], "pod name") if len(ranks) == 1 else (None, None)
         if row.rank is None and row.pid is not None:
             row.rank = top.rank_for_pid(row.node, row.pid)
             row.rank_basis = "pid" if row.rank is not None else None

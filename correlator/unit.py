@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from correlator.blocks import BlockLines, LineIndex
 from correlator.discovery import SourceFile
 from correlator.envelopes import FileContext, Peeled, peel
 from correlator.events import Found, Severity
@@ -23,8 +24,6 @@ from correlator.windows import MAX_LINE, Window
 #: Look-back for the time of a line without one.
 LOOK_BACK_LINES = 50
 _LOOK_BACK_OTHERS = 400
-#: Lines of all writers looked through for the lines of one writer's block.
-_BLOCK_SPREAD = 20_000
 #: Bytes of the first lines of a file that are looked at one by one.
 HEAD_BYTES = 16 << 10
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
@@ -51,7 +50,6 @@ class WriterTrace:
     last_basis: str | None = None
     last_resolution_ns: int | None = None
     last_stamp_offset: int = -1
-    first_offset: int = -1
     last_offset: int = -1
     last_line: int = 0
     last_text: str = ""
@@ -154,7 +152,11 @@ class UnitReader:
     def _read_window(self, window: Window) -> None:
         self._window = window
         self._peeled: dict[int, Peeled] = {}
+        self._index = LineIndex(window, self._peel, self.context.several)
         self._inherited: dict[tuple[int, str], Peeled | None] = {}
+        self._last_seen: dict[str, tuple[int, Peeled]] = {}
+        self._last_timed: dict[str, tuple[int, Peeled]] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
         self._own_newlines = window.newlines_before(window.start) if window.size else 0
         if self.unit.start == 0 and window.base + window.start == 0:
             self._read_head()
@@ -163,6 +165,7 @@ class UnitReader:
         is_tail = window.at_end and window.base + window.end >= window.base + window.size
         if is_tail:
             self._read_tail()
+        self._note_writers()
         newlines = (window.newlines_before(window.end) - self._own_newlines) if window.size else 0
         if is_tail and window.end > window.start and window.data[window.end - 1] != 10:
             newlines += 1  # a torn last line counts as a line
@@ -262,26 +265,6 @@ class UnitReader:
         self._peeled[start] = p
         return p
 
-    def _block_lines(self, start: int, end: int, wanted: int) -> tuple[list[str], list[tuple[int, int]]]:
-        """The candidate line and the lines after it of the same writer, peeled, with their bounds."""
-        window = self._window
-        p = self._peel(start, end)
-        key, stream, raised = p.key, p.stream, p.inner_rank is not None
-        texts, bounds = [p.text], [(start, end)]
-        position = window.next_start(end)
-        looked = 0
-        several = self.context.several
-        while position is not None and len(texts) <= wanted and looked < _BLOCK_SPREAD:
-            stop = window.line_end(position)
-            p = self._peel(position, stop)
-            # torch's own [rankN]: stands on all lines of a traceback or on none.
-            if not several or (p.key == key and p.stream == stream and (p.inner_rank is not None) == raised):
-                texts.append(p.text)
-                bounds.append((position, stop))
-            position = window.next_start(stop)
-            looked += 1
-        return texts, bounds
-
     def _timed(self, start: int, p: Peeled) -> Peeled | None:
         """The line itself when it has a time, else the last timed one before it of the same writer."""
         if p.timestamp_ns is not None or p.boot_ns is not None:
@@ -336,23 +319,24 @@ class UnitReader:
 
     def _try_block(self, entry: Entry, start: int, end: int) -> bool:
         assert entry.pattern.block is not None
-        texts, bounds = self._block_lines(start, end, entry.pattern.block_lines)
-        founds = entry.pattern.block(texts)
+        lines = BlockLines(self._index, start, end, entry.pattern.block_lines)
+        founds = entry.pattern.block(lines)
         if not founds:
             return False
-        last = min(max(found.last for found in founds), len(bounds) - 1)
+        last = min(max(found.last for found in founds), len(lines) - 1)
         covered = self._covered[entry.number]
-        for line, _ in bounds[: last + 1]:
-            covered.add(self._window.base + line)
-            self._taken.add(self._window.base + line)
+        for position in range(last + 1):
+            offset = self._window.base + lines.bounds(position)[0]
+            covered.add(offset)
+            self._taken.add(offset)
         for found in founds:
-            self._emit_found(entry, found, texts, bounds)
+            self._emit_found(entry, found, lines)
         return True
 
-    def _emit_found(self, entry: Entry, found: Found, texts: Sequence[str], bounds: Sequence[tuple[int, int]]) -> None:
-        at = min(found.first if found.at is None else found.at, len(bounds) - 1)
-        start, end = bounds[at]
-        last_start, last_end = bounds[min(max(found.last, at), len(bounds) - 1)]
+    def _emit_found(self, entry: Entry, found: Found, lines: BlockLines) -> None:
+        at = min(found.first if found.at is None else found.at, len(lines) - 1)
+        start, end = lines.bounds(at)
+        last_start, last_end = lines.bounds(min(max(found.last, at), len(lines) - 1))
         row = self._emit(entry, start, end, self._peel(start, end), {**entry.pattern.fields, **found.fields})
         if found.event:
             row["event"] = found.event
@@ -420,28 +404,49 @@ class UnitReader:
     # --- writers, first and last lines ---------------------------------------------------------------------------------
 
     def _saw(self, start: int, end: int, p: Peeled) -> None:
-        """Note a sign of life of the line's writer."""
-        offset = self._window.base + start
+        """Note a sign of life of the line's writer; what comes last in the file counts."""
+        if p.timestamp_ns is not None:
+            first, last = self._spans.get(p.key, (p.timestamp_ns, p.timestamp_ns))
+            self._spans[p.key] = min(first, p.timestamp_ns), max(last, p.timestamp_ns)
+            if self._last_timed.get(p.key, (-1, p))[0] < start:
+                self._last_timed[p.key] = start, p
+        if self._last_seen.get(p.key, (-1, p))[0] < start and p.text.strip():
+            self._last_seen[p.key] = start, p
         trace = self.result.writers.get(p.key)
         if trace is None:
-            trace = self.result.writers[p.key] = WriterTrace(p.key, first_offset=offset)
-        trace.claim("node", p.node or p.pod)
-        for name in CLAIMS[1:]:
-            trace.claim(name, getattr(p, name))
-        if p.stream:
+            trace = self.result.writers[p.key] = WriterTrace(p.key)
+        if p.node is not None or p.pod is not None:
+            trace.claim("node", p.node or p.pod)
+            trace.claim("pod", p.pod)
+        if p.rank is not None:
+            trace.claim("rank", p.rank)
+        if p.local_rank is not None:
+            trace.claim("local_rank", p.local_rank)
+        if p.task is not None:
+            trace.claim("task", p.task)
+        if p.pid is not None:
+            trace.claim("pid", p.pid)
+        if p.stream is not None:
             trace.streams.add(p.stream)
-        if offset > trace.last_offset and p.text.strip():
-            trace.last_offset, trace.last_line = offset, self._line_number(start)
-            trace.last_text = p.text[:1000]
-        if p.timestamp_ns is not None:
-            result = self.result
-            if trace.first_ns is None or p.timestamp_ns < trace.first_ns:
-                trace.first_ns = p.timestamp_ns
-            if offset > trace.last_stamp_offset:
+
+    def _note_writers(self) -> None:
+        """Put what the window's lines told about their writers into the result."""
+        result, base = self.result, self._window.base
+        for key, (start, p) in self._last_seen.items():
+            trace = result.writers[key]
+            if base + start > trace.last_offset:
+                trace.last_offset, trace.last_line = base + start, self._line_number(start)
+                trace.last_text = p.text[:1000]
+        for key, (start, p) in self._last_timed.items():
+            trace = result.writers[key]
+            if base + start > trace.last_stamp_offset:
                 trace.last_ns, trace.last_basis, trace.last_resolution_ns = p.timestamp_ns, p.timestamp_basis, p.resolution_ns
-                trace.last_stamp_offset = offset
-            result.first_ns = p.timestamp_ns if result.first_ns is None else min(result.first_ns, p.timestamp_ns)
-            result.last_ns = p.timestamp_ns if result.last_ns is None else max(result.last_ns, p.timestamp_ns)
+                trace.last_stamp_offset = base + start
+        for key, (first, last) in self._spans.items():
+            trace = result.writers[key]
+            trace.first_ns = first if trace.first_ns is None else min(trace.first_ns, first)
+            result.first_ns = first if result.first_ns is None else min(result.first_ns, first)
+            result.last_ns = last if result.last_ns is None else max(result.last_ns, last)
 
     def _read_head(self) -> None:
         window = self._window

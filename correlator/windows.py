@@ -25,6 +25,7 @@ LOOK_AHEAD = 1 << 20
 MAX_LINE = 64 << 10
 
 _COUNT_BLOCK = 64 << 10
+_NEAR = 8 << 10
 
 
 class Window:
@@ -41,6 +42,7 @@ class Window:
         self.end = end
         self.at_end = at_end
         self._counts: list[int] | None = None
+        self._counted = (0, 0)  # index, LFs before it: of the last question
 
     @property
     def at_start(self) -> bool:
@@ -112,6 +114,15 @@ class Window:
 
     def newlines_before(self, index: int) -> int:
         """Number of LF bytes in the held bytes before ``index``."""
+        near, count = self._counted
+        if 0 <= index - near < _NEAR:
+            count += self.data.count(b"\n", near, index)
+        else:
+            count = self._count_newlines(index)
+        self._counted = index, count
+        return count
+
+    def _count_newlines(self, index: int) -> int:
         array = np.frombuffer(self.data, np.uint8, self.size)
         if self._counts is None:
             scratch = np.empty(_COUNT_BLOCK, bool)

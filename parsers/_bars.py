@@ -36,13 +36,27 @@ BARS = (
     Pattern(
         event="trainer.progress",
         literals=_STEP_UNITS,
-        # torchtune's caption is "epoch|step|Loss: x"
-        regex=r"^\s*(?:(?i:train\w*|steps?|iter\w*|batch(?:es)?|optimi[sz]\w*)\b[^|%]*?:|\d+\|\d+\|Loss: "
-        r"(?P<bar_loss>[\d.]+):)?" + _COUNT + _LOSS,
+        regex=r"^\s*(?:(?i:train\w*|steps?|iter\w*|batch(?:es)?|optimi[sz]\w*)\b[^|%]*?:)?" + _COUNT + _LOSS,
         severity="info",
         sparse=True,
         sample=" 12%|#2        | 120/1000 [01:00<07:20,  2.00it/s]",
         not_samples=("Loading checkpoint shards:  13%|#         | 2/15 [00:58<06:28, 29.9s/it]",),
+    ),
+    Pattern(  # torchtune: epoch|step|Loss: x
+        event="trainer.progress",
+        literals=_STEP_UNITS,
+        regex=r"^\s*(?P<epoch>\d+)\|(?P<step>\d+)\|Loss: (?P<loss>[\d.]+|nan): +\d+%\|",
+        severity="info",
+        sparse=True,
+        sample="1|1200|Loss: 2.345:   5%|5         | 12/240 [01:00<19:00,  5.00s/it]",
+    ),
+    Pattern(  # the YOLO family: epoch/last, memory, losses
+        event="trainer.progress",
+        literals=_STEP_UNITS,
+        regex=r"^\s*(?P<epoch>\d+)/\d+\s+[\d.]+[GM]B?\b[^|%]*?:" + _COUNT,
+        severity="info",
+        sparse=True,
+        sample="      3/499      12.3G      1.234     41   640:   3%|3         | 120/3697 [01:00<29:00,  2.00it/s]",
     ),
     Pattern(
         event="trainer.activity",

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from correlator.events import BODY_LIMIT, Found, Pattern
 from parsers._frames import Frame, describe
-from parsers._lines import named, one_line, rank_list
+from parsers._lines import message, named, one_line, rank_list
 
 #: Where a message begins: at the start, behind a head (``file.cpp:475] ``), or as the message of an exception; never
-#: behind another message that quotes it (``... terminated with exception: [Rank 1] Watchdog caught ...``).
-BEGIN = r"(?:^\s*|:\d+\] ?|Error: |\[c10d[^\]]*\] )"
+#: behind another message that quotes it (``... terminated with exception: [Rank 1] Watchdog caught ...``), nor in JSON.
+BEGIN = r"^(?:[^{]*?(?::\d+\] ?|Error: |\[c10d[^\]]*\] ))?\s*"
 #: ``[Rank 3] ``, ``[PG 3 Rank 1] ``, ``[PG 3 (DESC) Rank 1] ``, ``[PG ID 2 PG GUID 14(DESC) Rank 1] ``, or two of them.
 SCOPE = (
     r"(?:\[(?:PG (?:ID \d+ PG GUID )?(?P<process_group>[^\s()\]]+)(?: ?\((?P<pg_desc>[^)]*)\))? )?"
@@ -69,15 +70,17 @@ WATCHDOG_TIMEOUT_2 = Pattern(
         r"NCCL operation timed out|Work timed out during finalize)",
         _nccl2,
     ),
-    block_lines=1,
+    block_lines=0,
     sample="[comm=TENSOR_MODEL_PARALLEL_GROUP] [rank=1] timeout - collective operation timed out",
 )
 
 WATCHDOG_EXCEPTION = Pattern(
     event="c10d.watchdog_exception",
     literals=("watchdog thread terminated with ",),
-    regex=rf"{BEGIN}{SCOPE}(?:Process group|NCCL) watchdog thread terminated with (?:unknown )?exception"
-    r"(?:: (?P<wrapped>.*))?",
+    block=message(
+        rf"{BEGIN}{SCOPE}(?:Process group|NCCL) watchdog thread terminated with (?:unknown )?exception"
+        r"(?:: (?P<wrapped>.*))?"
+    ),
     sample="[PG ID 2 PG GUID 14 Rank 1] Process group watchdog thread terminated with exception: CUDA error: "
     "uncorrectable ECC error encountered",
     not_samples=(
@@ -90,7 +93,7 @@ WATCHDOG_EXCEPTION_2 = Pattern(
     event="c10d.watchdog_exception",
     literals=("Timeout watchdog caught exception: ",),
     block=one_line(rf"{_SCOPE2}.*?Timeout watchdog caught exception: (?P<wrapped>.*)", _nccl2),
-    block_lines=1,
+    block_lines=0,
     sample="[comm=default_pg] [rank=3] Timeout watchdog caught exception: CUDA error: unspecified launch failure",
 )
 
@@ -126,9 +129,11 @@ ASYNC_ERROR = Pattern(
         "error - nccl hit async error",
         "timeout watchdog detected operation error",
     ),
-    regex=rf"{BEGIN}{SCOPE}(?:Collective {WORK}.*?)?(?:found async exception when checking for NCCL errors|"
-    r"raised the following async exception|Received NCCL errors for communicators in the cache|"
-    r"error - nccl hit async error|error - timeout watchdog detected operation error)(?:: (?P<wrapped>.*))?",
+    block=message(
+        rf"{BEGIN}{SCOPE}(?:Collective {WORK}.*?)?(?:found async exception when checking for NCCL errors|"
+        r"raised the following async exception|Received NCCL errors for communicators in the cache|"
+        r"error - nccl hit async error|error - timeout watchdog detected operation error)(?:: (?P<wrapped>.*))?"
+    ),
     sample="[Rank 3] Collective WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) "
     "raised "
     "the following async exception: NCCL error: remote process exited or there was a network error, NCCL version "
@@ -221,10 +226,10 @@ COMM_ABORTED = Pattern(
         "NCCL communicator encountered error set by ProcessGroupNCCL",
         "has aborted its NCCL communicators previously",
     ),
-    regex=r"NCCL communicator was aborted(?: on rank (?P<group_rank>\d+)\.?| after a previous error)"
+    regex=r"^[^{]*(?:NCCL communicator was aborted(?: on rank (?P<group_rank>\d+)\.?| after a previous error)"
     r"(?:\s+Original reason for failure was: (?P<reason>.*))?|"
     r"encountered error set by ProcessGroupNCCL: (?P<stored_reason>.*)|"
-    r"rank (?P<peer>\d+)?.{0,120}has aborted its NCCL communicators previously",
+    r"rank (?P<peer>\d+)?.{0,120}has aborted its NCCL communicators previously)",
     sample="NCCL communicator was aborted on rank 3.  Original reason for failure was: [Rank 3] Watchdog caught "
     "collective "
     "operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, Timeout(ms)=600000)",
@@ -233,7 +238,7 @@ COMM_ABORTED = Pattern(
 UNIQUE_ID_FAILED = Pattern(
     event="c10d.unique_id_failed",
     literals=("is setting up NCCL communicator",),
-    regex=r"\[(?P<group_rank>\d+)\] is setting up NCCL communicators? and retr?(?:ie|ei)ving ncclUniqueIds? from "
+    regex=r"^[^{]*\[(?P<group_rank>\d+)\] is setting up NCCL communicators? and retr?(?:ie|ei)ving ncclUniqueIds? from "
     r"(?:\[(?P<root>\d+)\]|roots) via (?:c10d key-value store|TCPStore) by key.*?got error: (?P<reason>.*)",
     sample="[9] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key "
     "'0', "
@@ -308,7 +313,7 @@ _REPORT_LINE = re.compile(r"^\s*(?:-|\[|#\d)|^\s+\S|Timeout at collective: ")
 def _parse_desync(lines: Sequence[str]) -> list[Found]:
     """The report, with the ranks that it calls lagging, dead or mismatched (group ranks)."""
     last = 0
-    for position, text in enumerate(lines[1:], 1):
+    for position, text in enumerate(islice(lines, 1, None), 1):
         if not _REPORT_LINE.match(text):
             break
         last = position
@@ -341,7 +346,7 @@ _STACK_FRAME = re.compile(r"^\s*#(?P<index>\d+) (?P<func>\S+) from (?P<file>.+):
 def _parse_collective_stack(lines: Sequence[str]) -> list[Found]:
     frames: list[Frame] = []
     last = 0
-    for position, text in enumerate(lines[1:], 1):
+    for position, text in enumerate(islice(lines, 1, None), 1):
         frame = _STACK_FRAME.match(text)
         if frame:
             frames.append(Frame(frame["func"], frame["file"], int(frame["line"])))

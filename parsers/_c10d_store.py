@@ -67,7 +67,7 @@ BARRIER_TIMEOUT = Pattern(
         r"(?:worker_count|num_workers_joined)=(?P<worker_count>\d+), timeout=(?P<after>(?:\d+ days?, )?[\d:.]+)",
         _timed,
     ),
-    block_lines=1,
+    block_lines=0,
     sample="RuntimeError: Timed out initializing process group in store based barrier on rank: 5, for key: "
     "store_based_barrier_key:1 (world_size=16, worker_count=8, timeout=0:30:00)",
 )
@@ -80,7 +80,7 @@ STORE_TIMEOUT = Pattern(
         r"key: (?P<barrier_key>\S+)|(?:^|: |\] ?)(?P<what>Socket Timeout)\b",
         _timed,
     ),
-    block_lines=1,
+    block_lines=0,
     sample="torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cuda//0/2",
     not_samples=("NCCL_SOCKET_TIMEOUT Socket Timeouts are set",),
 )
@@ -93,7 +93,7 @@ CLIENTS_MISSING = Pattern(
         r"joined",
         _timed,
     ),
-    block_lines=1,
+    block_lines=0,
     sample="torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 8/16 clients joined.",
     not_samples=("12 clients joined the broker",),
 )
@@ -108,7 +108,7 @@ CONNECT_RETRY = Pattern(
         r"(?P<reason>[^)]+)\)",
         _timed,
     ),
-    block_lines=1,
+    block_lines=0,
     severity="info",
     sample="[c10d] TCP client failed to connect/validate to host gpu-a017:29511 - retrying (try=0, timeout=40000ms, "
     "delay=27896ms): The client socket has timed out after 40000ms while trying to connect to (gpu-a017, 29511).",
@@ -132,7 +132,7 @@ CONNECT_FAILED = Pattern(
         r"network address of) \((?P<host2>[^,]+), (?P<port2>\d+)\)",
         _timed,
     ),
-    block_lines=1,
+    block_lines=0,
     sample="[c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.17, 29500).",
 )
 
@@ -143,8 +143,9 @@ BIND_FAILED = Pattern(
         "server socket has failed to listen on any local network address",
         "EADDRINUSE",
     ),
-    regex=r"server socket has failed to bind to \S*?:(?P<port>\d+) \(errno: (?P<errno>\d+) - (?P<reason>[^)]+)\)|"
-    r"failed to listen on any local network address\.(?: port: (?P<listen_port>\d+))?|\bEADDRINUSE\b",
+    regex=r"^[^{]*(?:server socket has failed to bind to \S*?:(?P<port>\d+) \(errno: (?P<errno>\d+) - "
+    r"(?P<reason>[^)]+)\)|"
+    r"failed to listen on any local network address\.(?: port: (?P<listen_port>\d+))?|\bEADDRINUSE\b)",
     sample="[c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
     not_samples=(
         "The server socket on {} has failed to bind. TORCHELASTIC_USE_AGENT_STORE is enabled so ignoring the error.",
@@ -154,7 +155,7 @@ BIND_FAILED = Pattern(
 COLLECTIVE_MISMATCH = Pattern(
     event="c10d.collective_mismatch",
     literals=("Detected mismatch between collectives on ranks",),
-    regex=r"Detected mismatch between collectives on ranks\. Rank (?P<rank_a>\d+) is running collective: "
+    regex=r"^[^{]*Detected mismatch between collectives on ranks\. Rank (?P<rank_a>\d+) is running collective: "
     r"(?P<fingerprint_a>CollectiveFingerPrint\(.*?\)), but Rank (?P<rank_b>\d+) is running collective: "
     r"(?P<fingerprint_b>CollectiveFingerPrint\(.*?\))(?:\.|$)(?:\s*Collectives differ in the following aspects:\s*"
     r"(?P<aspects>.*))?",
@@ -181,14 +182,15 @@ BARRIER_MISSING = Pattern(
         r"Rank (?P<timed_out>\d+) timed out in monitoredBarrier after (?P<after>\d+ ?\w*)",
         _barrier,
     ),
-    block_lines=1,
+    block_lines=0,
     sample="RuntimeError: [Rank 0]: Ranks 4, 5 failed to pass monitoredBarrier in 60000 ms",
 )
 
 BARRIER_VICTIM = Pattern(
     event="c10d.barrier_victim",
     literals=("successfully reached monitoredBarrier, but received errors",),
-    regex=r"Rank (?P<group_rank>\d+) successfully reached monitoredBarrier, but received errors while waiting for "
+    regex=r"^[^{]*Rank (?P<group_rank>\d+) successfully reached monitoredBarrier, but received errors while waiting "
+    r"for "
     r"send/recv from rank (?P<peer>\d+)",
     severity="warning",
     sample="RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors while waiting for "

@@ -20,7 +20,7 @@ MEGATRON = (
         "Megatron",
         ("uccessfully saved checkpoint",),
         r"[Ss]uccessfully saved checkpoint (?:at|from) iteration\s+(?P<step>\d+) to (?P<path>\S+)"
-        r"(?: \[ t \d+/(?P<tp>\d+)(?:, [a-oq-z]+ \d+/\d+)*, p \d+/(?P<pp>\d+) \])?",
+        r"(?: \[ t \d+/(?P<tp>\d+),.*?\bp \d+/(?P<pp>\d+) \])?",
         "  successfully saved checkpoint from iteration    1200 to /mnt/ckpt [ t 1/2, p 1/4 ]",
     ),
     line(

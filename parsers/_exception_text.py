@@ -18,12 +18,9 @@ _CLASS_NAME = re.compile(
 _DOTTED_CLASS = re.compile(r"(?:Empty|Full|error|timeout|gaierror|herror|Again|Break|Stop|[A-Z]\w+)$")
 #: Capitalised words that begin ordinary log lines.
 _LOG_WORDS = frozenset(
-    {
-        "Info", "INFO", "Warning", "WARNING", "WARN", "Error", "ERROR", "Debug", "DEBUG", "Critical", "CRITICAL",
-        "Fatal", "FATAL", "Epoch", "Step", "Loss", "Iteration", "Rank", "Note", "Hint", "Time", "Total", "Progress", "Training",
-        "Validation", "Test", "Exception", "File", "Using", "Loading", "Saving", "Starting",
-    }
-)  # fmt: skip
+    "Info INFO Warning WARNING WARN Error ERROR Debug DEBUG Critical CRITICAL Fatal FATAL Epoch Step Loss Iteration "  # noqa: SIM905
+    "Rank Note Hint Time Total Progress Training Validation Test Exception File Using Loading Saving Starting".split()
+)
 #: First words of lines that libraries print as further lines of an exception's message.
 _CONTINUATION = re.compile(
     r"^(?:CUDA kernel errors might be|HIP kernel errors might be|For debugging consider passing|Compile with "

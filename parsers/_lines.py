@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
-from correlator.events import BlockParser, Found
+from correlator.events import BODY_LIMIT, BlockParser, Found
+from parsers._exception_text import is_continuation
 
 #: Linux x86-64 and arm64 signal numbers, by the name that programs print and by the words of strsignal(3).
 _SIGNALS = {
@@ -45,13 +47,45 @@ def milliseconds(text: str) -> int | None:
 
 
 def one_line(regex: str, build: Callable[[re.Match[str]], Mapping[str, object] | None]) -> BlockParser:
-    """A block parser of one line: ``build`` turns the match into fields, or refuses the line with None."""
+    """A block parser of one line: ``build`` turns the match into fields, or refuses the line with None.
+
+    The launcher's error file quotes exceptions of every emitter; it has a parser of its own and is refused here.
+    """
     compiled = re.compile(regex)
 
     def parse(lines: Sequence[str]) -> list[Found]:
-        match = compiled.search(lines[0]) if lines else None
+        match = None if '"py_callstack":' in lines[0] else compiled.search(lines[0])
         fields = build(match) if match else None
         return [] if fields is None else [Found(0, 0, fields)]
+
+    return parse
+
+
+def further_lines(lines: Sequence[str], position: int) -> tuple[int, list[str]]:
+    """The last of the lines behind ``position`` that continue its message, and their texts without stack frames."""
+    more: list[str] = []
+    last, wanted = position, False
+    for at, text in enumerate(islice(lines, position + 1, position + 200), position + 1):
+        if wanted or is_continuation(text):
+            last = at
+            wanted = text.strip() == "Last error:"
+            if not text.startswith("frame #"):
+                more.append(text.strip())
+        elif text.strip():
+            break
+    return last, more
+
+
+def message(regex: str) -> BlockParser:
+    """A block parser of one line and the lines by which libraries continue an error's text (``Last error:`` ...)."""
+    compiled = re.compile(regex)
+
+    def parse(lines: Sequence[str]) -> list[Found]:
+        match = None if '"py_callstack":' in lines[0] else compiled.search(lines[0])
+        if match is None:
+            return []
+        last, more = further_lines(lines, 0)
+        return [Found(0, last, named(match), body="\n".join([lines[0].strip(), *more])[:BODY_LIMIT])]
 
     return parse
 

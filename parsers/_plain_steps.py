@@ -1,8 +1,8 @@
 """Step lines of private training loops: a word for the step, its number, and something that only progress carries.
 
-``step 12/100``, ``rank 1 step 12 loss 3.29``, ``iter 12 | tokens 1000 | loss 2.3``, ``step 12 enter``, ``iteration 12
-done
-in 191 ms``. The words are frequent, so these come after all framework forms and refuse lines that other parsers own.
+``step 12/100``, ``rank 1 step 12 loss 3.29``, ``iter 12 | tokens 1000 | loss 2.3``, ``step 12 enter``,
+``iteration 12 done``.
+The words are frequent, so these come after all framework forms and refuse lines that other parsers own.
 """
 
 from __future__ import annotations
@@ -40,6 +40,14 @@ def _plain(lines: Sequence[str]) -> list[Found]:
     return [Found(0, 0, fields)]
 
 
+def _epoch(lines: Sequence[str]) -> list[Found]:
+    text = lines[0]
+    epoch, loss = _EPOCH.search(text), _LOSS.search(text)
+    if epoch is None or loss is None or any(mark in text for mark in _OWNED):
+        return []
+    return [Found(0, 0, {**epoch.groupdict(), **loss.groupdict()})]
+
+
 PLAIN = (
     Pattern(
         event="trainer.progress",
@@ -56,6 +64,7 @@ PLAIN = (
             "iteration ",
             "iteration: ",
             "Iteration ",
+            "Iteration: ",
         ),
         block=_plain,
         block_lines=0,
@@ -67,5 +76,15 @@ PLAIN = (
             "saving checkpoint at iteration 1200 to /mnt/ckpt",
             "optimizer.step ()",
         ),
+    ),
+    Pattern(  # one line an epoch: no step, but a sign of progress
+        event="trainer.progress",
+        literals=("poch ", "poch: ", "poch=", "poch["),
+        block=_epoch,
+        block_lines=0,
+        severity="info",
+        sparse=True,
+        sample="Epoch 12/90 - loss: 0.1234 - accuracy: 0.9512",
+        not_samples=("Epoch 12 begins",),
     ),
 )

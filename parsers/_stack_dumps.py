@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from correlator.events import Found
 from parsers._frames import Frame, describe
@@ -66,8 +67,7 @@ def read_dump(lines: Sequence[str]) -> list[Found]:
 def _threads(lines: Sequence[str], start: int) -> tuple[list[_Thread], int]:
     threads: list[_Thread] = []
     last, foreign = max(start - 1, 0), 0
-    for position in range(start, len(lines)):
-        text = lines[position]
+    for position, text in enumerate(islice(lines, start, None), start):
         if thread := _THREAD.match(text):
             threads.append(_Thread(bool(thread["current"]), thread["name"] or ""))
         elif (frame := _FRAME.match(text)) and threads:
@@ -100,7 +100,7 @@ def _read_spy(lines: Sequence[str], head: re.Match[str]) -> list[Found]:
         return []
     frames: list[Frame] = []
     last = 0
-    for position, text in enumerate(lines[1:], 1):
+    for position, text in enumerate(islice(lines, 1, None), 1):
         frame = _SPY_FRAME.match(text)
         if not frame:
             break

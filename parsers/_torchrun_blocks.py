@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from correlator.events import BODY_LIMIT, Found
 from parsers._tracebacks import read_stacks
@@ -19,6 +20,8 @@ _RANK = re.compile(r"(?P<rank>\d+) \(local_rank: (?P<local_rank>\d+)\)")
 _EXIT = re.compile(r"(?P<exit_code>-?\d+) \(pid: (?P<pid>\d+)\)")
 _ASSIGNMENT = re.compile(r"^\s+(?P<name>\w+)=(?P<value>.*)$")
 _SETTING = re.compile(r"^\s+(?P<name>\w+)\s*: (?P<value>.*)$")
+_CHILD_FAILED = re.compile(r"^\s*(?:torch\.distributed\.elastic\.multiprocessing\.errors\.)?ChildFailedError:")
+_TITLE = re.compile(r"^\s*(?P<script>\S.*?) FAILED\s*$")
 #: Lines of other programs that may stand between two lines of a report.
 _PATIENCE = 40
 
@@ -101,7 +104,7 @@ def _found(entry: _Entry) -> Found:
     for source, name in (("host", "node"), ("time", "time"), ("error_file", "error_file")):
         value = values.get(source, "")
         if value and value != "<N/A>":
-            fields[name if name != "time" else "report_time"] = value
+            fields[name] = value
     told = "\n".join(entry.values.get("traceback", [])).strip()
     if told:
         fields["traceback"] = told[:BODY_LIMIT]
@@ -116,6 +119,17 @@ def _found(entry: _Entry) -> Found:
 
 def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
+
+
+def read_child_failed(lines: Sequence[str]) -> list[Found]:
+    """The launcher's exception, with the script that its report is titled by."""
+    if not _CHILD_FAILED.match(lines[0]):
+        return []
+    for position, text in enumerate(islice(lines, 1, 4), 1):
+        title = _TITLE.match(text)
+        if title:
+            return [Found(0, position, {"script": title["script"]}, body=lines[0].strip())]
+    return [Found(0, 0)]
 
 
 def read_rendezvous(lines: Sequence[str]) -> list[Found]:
@@ -146,7 +160,7 @@ def read_launch_config(lines: Sequence[str]) -> list[Found]:
 def _block(lines: Sequence[str], shape: re.Pattern[str]) -> tuple[dict[str, str], int]:
     values: dict[str, str] = {}
     last = 0
-    for position, text in enumerate(lines[1:], 1):
+    for position, text in enumerate(islice(lines, 1, None), 1):
         line = shape.match(text)
         if not line:
             break

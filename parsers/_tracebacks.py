@@ -14,12 +14,12 @@ from itertools import pairwise
 
 from parsers._exception_text import Final, is_continuation, read_final, wants_next_line
 from parsers._frames import Frame, call
+from parsers._margins import BOX_TOP, HEADER, Texts, without_margins
+from parsers._weave import untangle
 
 #: Lines without any part of a traceback after which an open one is given up.
 _PATIENCE = 300
 
-_HEADER = re.compile(r"(?P<kind>Original |Remote |Exception Group )?Traceback \(most recent call last\):?(?P<label>.*)")
-_BOX_TOP = re.compile(r"[╭┌+][─━-]+\s*Traceback \(most recent call last\)\s*[─━-]+")
 _BOX_LINE = re.compile(r"^\s*[│┃|] (?P<text>.*?)\s*[│┃|]?\s*$")
 _BOX_FRAME = re.compile(r"^(?:❱ )?(?P<file>[^\s│].*?):(?P<line>\d+) in (?P<func>\S+)$")
 _BOX_CODE = re.compile(r"^❱\s*\d+ [│|]?\s*(?P<code>.*)$")
@@ -32,8 +32,6 @@ _AFTER = (
     "The above exception was the direct cause of the following exception",
 )
 _INSIDE = re.compile(r"^-- Process \d+ terminated with the following error:|^-+ \d+ -+$")
-_GROUP_MARGIN = re.compile(r"^\s*(?:[|+] ?|\+-\+)")
-_REPEATED = re.compile(r"\s*\[repeated (\d+)x across cluster\]\s*$")
 _PREVIOUS_LINE = re.compile(r"^\s*\[Previous line repeated \d+ more times?\]")
 _CARETS = re.compile(r"^\s+[~^]+\s*$")
 
@@ -60,6 +58,10 @@ class Stack:
     message: str = ""
     lines: list[str] = field(default_factory=list)
 
+    def carries(self) -> bool:
+        """Whether parts of another process or of a group may follow this exception."""
+        return not self.message or self.link == "inside" or "sub-exception" in self.message
+
     def below(self) -> list[Stack]:
         """This stack and all that hang on it, in printed order."""
         found = [self]
@@ -79,36 +81,12 @@ def read_stacks(lines: Sequence[str]) -> list[Stack]:
     Stacks without a final line come last, and only if the lines end before one is due. Empty if line 0 merely talks
     about a traceback.
     """
-    texts = _without_margins(lines)
+    texts = without_margins(lines)
     return _Reader(texts).read() if texts else []
 
 
-def _without_margins(lines: Sequence[str]) -> list[str | None] | None:
-    """The lines without what stands before the header on every line; None for lines that lack it."""
-    first = lines[0] if lines else ""
-    start = _BOX_TOP.search(first) or _HEADER.search(first)
-    if not start:
-        return None
-    prefix = first[: start.start()]
-    if _REPEATED.search(first):
-        lines = [_REPEATED.sub("", text) for text in lines]
-        first = lines[0]
-    if start.re is _HEADER and start["kind"] == "Exception Group ":
-        return [_GROUP_MARGIN.sub("", text) if _GROUP_MARGIN.match(text) else None for text in lines]
-    if '"' in prefix.replace('"""', "") or re.search(r"traceback\s*:\s*$", prefix):
-        return None
-    if not prefix:
-        return list(lines)
-    if prefix.isspace():
-        return [t[len(prefix) :] if t.startswith(prefix) else (None if t.strip() else "") for t in lines]
-    shared = re.compile(re.sub(r"\d+", r"\\d+", re.escape(prefix)))
-    if any(shared.match(text) for text in lines[1:12]):
-        return [text[m.end() :] if (m := shared.match(text)) else None for text in lines]
-    return [first[len(prefix) :], *lines[1:]]
-
-
 class _Reader:
-    def __init__(self, texts: list[str | None]) -> None:
+    def __init__(self, texts: Texts) -> None:
         self.texts = texts
         self.open: list[Stack] = []
         self.closed: list[Stack] = []
@@ -117,11 +95,17 @@ class _Reader:
         self.sources: dict[tuple[str, str, int], str] = {}
         self.last_line = 0
         self.path_head = ""
+        self.most_open = 0
+        self.printed_frames: list[tuple[int, Frame]] = []
+        self.printed_sources: list[tuple[int, str]] = []
 
     def read(self) -> list[Stack]:
         position, ended = 0, True
-        while position < len(self.texts):
-            text = self.texts[position]
+        while True:
+            try:
+                text = self.texts[position]
+            except IndexError:
+                break
             following = position + 1
             if text is not None:
                 for piece in _pieces(text):
@@ -133,16 +117,29 @@ class _Reader:
             if position - self.last_line > (_PATIENCE if self.open else 8):
                 ended = False
                 break
+        if self.most_open > 1:
+            self._untangle()
         heads = [s for s in self.closed if s.parent is None or s.parent.final < 0]
         cut = [s for s in self.open if s.frames and s.parent is None] if ended else []
         return [*heads, *cut]
+
+    def _untangle(self) -> None:
+        """Replaces the frames given line by line with those found from all lines together, where that can be done."""
+        if any(s.parent or s.boxed for s in (*self.closed, *self.open)):
+            return
+        finals = [(s.final, s.type, s.message) for s in self.closed]
+        processes = len(self.closed) + len(self.open)
+        stacks = untangle(self.printed_frames, self.printed_sources, finals, processes)
+        for stack, frames in zip(self.closed, stacks or (), strict=False):
+            if frames:
+                stack.frames = frames
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
     def _take(self, at: int, text: str) -> int:
         """Uses one piece of line ``at``; gives the position to go on from."""
         following = at + 1
-        if header := _HEADER.search(text):
+        if header := HEADER.search(text):
             self._begin(at, text, header)
         elif text.strip().startswith(_AFTER):
             self._expect(at, "after")
@@ -160,7 +157,7 @@ class _Reader:
 
     def _begin(self, at: int, text: str, header: re.Match[str]) -> None:
         label = header["label"].strip()
-        stack = Stack(at, indent=_indent(text), label=label, last=at, boxed=bool(_BOX_TOP.search(text)))
+        stack = Stack(at, indent=_indent(text), label=label, last=at, boxed=bool(BOX_TOP.search(text)))
         if stack.boxed:
             stack.indent, stack.label = 0, ""
         carrier = self._carrier(header["kind"] or "", label)
@@ -171,6 +168,7 @@ class _Reader:
         if stack.parent is not None:
             stack.parent.children.append(stack)
         self.open.append(stack)
+        self.most_open = max(self.most_open, len(self.open))
         self.last_line = at
 
     def _carrier(self, kind: str, label: str) -> Stack | None:
@@ -182,7 +180,7 @@ class _Reader:
         return None
 
     def _expect(self, at: int, link: str) -> None:
-        inside = [s for s in self.closed if s.link == "inside" or not s.message or "sub-exception" in s.message]
+        inside = [s for s in self.closed if s.carries()]
         able = inside if link == "inside" else [s for s in self.closed if not self._has_next(s)]
         last = able[-1] if able else None
         if last is not None:
@@ -206,16 +204,18 @@ class _Reader:
         stack = self._stack_for(frame)
         self.edges.add((_tail(stack), frame.key))
         stack.frames.append(frame)
+        self.printed_frames.append((at, frame))
         stack.last = self.last_line = at
 
     def _code(self, at: int, text: str) -> None:
         if _CARETS.match(text) or _PREVIOUS_LINE.match(text):
             self.last_line = at
             return
-        # The writer of a source line wrote the frame before it; of several such frames, the one that has waited longest,
-        # unless the same place was seen with this source line before.
+        # The writer of a source line wrote the frame before it; of several such frames it is the one that has waited
+        # longest, unless the same place was seen with this source line before.
         waiting = [s for s in self.open if s.frames and not s.frames[-1].code]
         code = text.strip()
+        self.printed_sources.append((at, code))
         known = [s for s in waiting if self.sources.get(s.frames[-1].key) == code]
         unknown = [s for s in waiting if s.frames[-1].key not in self.sources]
         if known or unknown:
@@ -230,7 +230,7 @@ class _Reader:
         self.open.remove(stack)
         stack.final = stack.last = self.last_line = at
         stack.type, stack.message = final.type, final.message
-        stack.lines.append((self.texts[at] or "").strip())
+        stack.lines.append((self.texts.get(at) or "").strip())
         self.closed.append(stack)
         again = f"{final.type}: "
         if self.open and again in final.message:
@@ -247,24 +247,21 @@ class _Reader:
         """Adds the further lines of a message; gives the position after them."""
         open_ended = 12 if wants_next_line(stack.message) or (not stack.message and stack.lines[0].endswith(":")) else 0
         forced = False
-        while position < len(self.texts):
-            text = self.texts[position]
-            if text is None:
-                break
+        while (text := self.texts.get(position)) is not None:
             if not text.strip():
-                after = self.texts[position + 1] if position + 1 < len(self.texts) else None
+                after = self.texts.get(position + 1)
                 if after is None or not is_continuation(after):
                     break
                 position += 1
                 continue
-            if _HEADER.search(text) or _FRAME.match(text) or _INSIDE.match(text.strip()):
+            if HEADER.search(text) or _FRAME.match(text) or _INSIDE.match(text.strip()):
                 break
             if text.strip().startswith((*_AFTER, '"""')) or re.match(r"^\s*[=*_-]{10,}", text):
                 break
             indented = text[:1] == "\t" or (text[:1] == " " and not self.open and _indent(text) > stack.indent)
             if not (forced or indented or is_continuation(text) or open_ended > 0):
                 break
-            open_ended -= 1
+            open_ended = 0 if indented else open_ended - 1
             forced = text.strip() in ("Last error:", "Original exception:")
             if not text.startswith("frame #"):
                 stack.lines.append(text)
@@ -314,7 +311,7 @@ class _Reader:
         return max(able, key=fit)
 
     def _between_frames(self) -> list[Stack]:
-        """The open stacks that may print a frame or a final line now: not those that owe a source line, if others are."""
+        """The open stacks that may print a frame now: not those that owe a source line, unless all do."""
         return [s for s in self.open if not s.frames or s.frames[-1].code] or self.open
 
     def _owner(self, at: int, text: str, final: Final) -> Stack | None:
@@ -334,7 +331,7 @@ class _Reader:
             return None
         if final.certain:
             return self._pick_owner(final.type, indent)
-        after = next((t for t in self.texts[at + 1 : at + 2] if t), "")
+        after = self.texts.get(at + 1) or ""
         adjacent = at <= self.last_line + 1 and not _FRAME.match(after)
         return self.open[0] if len(self.open) == 1 and adjacent else None
 
@@ -353,24 +350,24 @@ class _Reader:
 
     def _goes_on(self, position: int) -> bool:
         """Whether what follows a complete traceback belongs to it."""
-        for text in self.texts[position : position + 4]:
+        for text in map(self.texts.get, range(position, position + 4)):
             if text is None:
                 continue
             bare = text.strip()
             if not bare or bare.startswith('"""'):
                 continue
-            header = _HEADER.search(text)
+            header = HEADER.search(text)
             if header:
                 return self._carrier(header["kind"] or "", header["label"].strip()) is not None
             adjacent = position == self.last_line + 1 and bool(_FRAME.match(text))
-            carried = bool(_INSIDE.match(bare)) and any(not s.message or s.link == "inside" for s in self.closed)
+            carried = bool(_INSIDE.match(bare)) and any(s.carries() for s in self.closed)
             return adjacent or carried or bare.startswith(_AFTER)
         return False
 
 
 def _pieces(text: str) -> list[str]:
     """The parts of a line that several writers tore: headers and frames that begin in the middle of it."""
-    if _BOX_TOP.search(text):
+    if BOX_TOP.search(text):
         return [text]
     cuts = [m.start() for m in _HEADER_START.finditer(text) if text[: m.start()].strip()]
     cuts += [m.start(1) for m in _GLUED_FRAME.finditer(text)]

@@ -2,8 +2,8 @@
 
 Emitted by: torch ``distributed/elastic/multiprocessing/errors/{__init__,error_handler}.py``, 1.9 to 2.14, for entry
 points under ``@record`` or with ``TORCHELASTIC_ERROR_FILE`` set.
-Gives: python.error_json. ``error_time`` is whole seconds since the epoch by the node's own clock. The object quotes
-whole tracebacks, so this parser is asked before those that look for their texts.
+Gives: python.error_json, stamped with the time that the file states (whole seconds since the epoch, by the node's own
+clock). Other parsers refuse this line, although it quotes the texts they look for.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def _parse_error_file(lines: Sequence[str]) -> list[Found]:
     if chains:
         fields |= exception_fields(chains[0])
     stamp = extra.get("timestamp", content.get("timestamp"))
-    if stamp is not None:
-        fields["error_time"] = str(stamp)
+    if str(stamp).isdigit():
+        fields |= {"timestamp": int(str(stamp)) * 1_000_000_000, "timestamp_resolution_ns": 1_000_000_000}
     return [Found(0, 0, fields, body=text[:BODY_LIMIT])]
 
 
@@ -41,7 +41,7 @@ ERROR_FILE = Pattern(
     event="python.error_json",
     literals=('"py_callstack":', '"extraInfo":', '"errorCode":'),
     block=_parse_error_file,
-    block_lines=1,
+    block_lines=0,
     sample='{"message": {"message": "ValueError: bad shard", "extraInfo": {"py_callstack": "Traceback (most recent '
     "call "
     'last):\\n  File \\"/opt/job/train.py\\", line 88, in main\\n    load(shard)\\nValueError: bad shard\\n", '

@@ -22,10 +22,11 @@ _NOUN = (
     r"(?:a|the|new|full|last|final|best|latest|model|training|ephemeral|sharded|unsharded|async|optimizer|and|to|from|"
     r"at|in) )*(?:checkpoint|ckpt|snapshot)s?\b"
 )
-_STEP = re.compile(r"(?:step|iter|iteration)s?[ =:#_-]*(\d+)", re.IGNORECASE)
+_STEP = re.compile(r"(?:step|iter|iteration)s?[ =:#_-]*(\d+)|@ (\d+) updates|\bfor (\d+) into", re.IGNORECASE)
 _PATH = re.compile(
     r"['\"]?((?:[a-z0-9]+://|[\w.@=+~-]*/)[^\s'\",;)]*[\w=*-]|[\w.=@+-]+\.(?:pt|pth|ckpt|bin|safetensors)\b)"
 )
+_WORD = re.compile(r"['\"]?([^\s'\",;)]+)")
 #: Bars and the loading of a base model's weight files are not checkpoints of this job.
 _FOREIGN = re.compile(r"%\||checkpoint shards|\bno checkpoint|\bnot ", re.IGNORECASE)
 
@@ -41,9 +42,9 @@ def _private(form: str) -> BlockParser:
             return []
         fields: dict[str, object] = {"format": "other"}
         rest = text[match.end() :] if match.lastgroup is None else text[match.start(match.lastgroup) :]
-        if path := _PATH.search(rest):
+        if path := _PATH.search(rest) or (match.lastgroup and _WORD.match(rest)):
             fields["path"] = path[1]
-        if steps := _STEP.findall(rest):
+        if steps := [step for groups in _STEP.findall(rest) for step in groups if step]:
             fields["step"] = steps[-1]
         return [Found(0, 0, fields)]
 
@@ -95,7 +96,7 @@ _PRIVATE = (
     _other(
         "save_finished",
         ("aved ",),
-        r"(?:^|[*] |[\])>:|-] )saved (?:(?:model|state|to|at|in|as) "
+        r"(?:^\s*|[*] |[\])>:|-] )saved (?:(?:model|state|to|at|in|as) "
         r")*(?P<path>['\"]?[^\s'\"]*(?:checkpoint|ckpt|step|iter)"
         r"[-_=]?\d)",
         "saved /vol/run/iter_0001200 (8 shards, fsync ok)",
@@ -104,8 +105,8 @@ _PRIVATE = (
     ),
     _other(
         "save_started",
-        ("aving ",),
-        rf"\bsaving {_NOUN}",
+        ("aving ", "Preparing to save "),
+        rf"\b(?:saving|preparing to save) {_NOUN}",
         "Saving checkpoint (step 1200) to /mnt/out/last.pt",
         "Saving images to /mnt/out/images",
         "Not saving checkpoint at step 1200",

@@ -12,8 +12,7 @@ import re
 from collections.abc import Sequence
 
 from correlator.events import BODY_LIMIT, Found, Parser, Pattern
-from parsers._exception_text import is_continuation
-from parsers._lines import named, one_line, signal_number
+from parsers._lines import further_lines, message, named, one_line, signal_number
 
 _TERMINATE = re.compile(
     r"terminate called after throwing an instance of '(?P<type>[^']*)'|terminate called (?:recur|with)"
@@ -29,54 +28,32 @@ _PATIENCE = 60
 def _parse_terminate(lines: Sequence[str]) -> list[Found]:
     """One event per announcement; k processes that share a stream print k of them and then k times what()."""
     types: list[tuple[int, str]] = []
-    texts: list[tuple[int, int, list[str]]] = []
+    texts: list[tuple[int, list[str]]] = []
     last = 0
-    position = 0
-    while position < len(lines) and position - last <= _PATIENCE:
-        text = lines[position]
-        announced = list(_TERMINATE.finditer(text))
-        types += [(position, m["type"] or "") for m in announced]
-        parts = _WHAT.split(text)[1:]
-        first, end = position, position
-        more: list[str] = []
-        if parts:
-            end, more = _further_lines(lines, position)
-        for number, part in enumerate(parts):
-            if part.strip() or number == len(parts) - 1:
-                texts.append((first, end, [part.strip(), *more] if number == len(parts) - 1 else [part.strip()]))
-            else:
-                texts.append((first, end, [""]))
-        if announced or parts:
-            last = end
-        elif len(texts) >= len(types):
+    for position, text in enumerate(lines):
+        if position > last + _PATIENCE:
             break
-        position = end + 1
+        announced = [(position, m["type"] or "") for m in _TERMINATE.finditer(text)]
+        parts = [part.strip() for part in _WHAT.split(text)[1:]]
+        if announced or parts:
+            types += announced
+            end, more = further_lines(lines, position) if parts else (position, [])
+            texts += [(end, [part, *more] if number == len(parts) else [part]) for number, part in enumerate(parts, 1)]
+            last = max(last, end)
+        elif position > last and len(texts) >= len(types):
+            break
     found = []
     for number, (start, kind) in enumerate(types):
-        _, end, what = texts[number] if number < len(texts) else (start, start, [""])
+        end, what = texts[number] if number < len(texts) else (start, [""])
         if not what[0] and number < len(texts):
             # ``what():    what():  A`` followed by B on the next line: the texts are A and B, in any order.
-            what = next((w for _, _, w in texts[number + 1 :] if w[0]), what)
+            what = next((w for _, w in texts[number + 1 :] if w[0]), what)
         fields: dict[str, object] = {"type": kind, "what": what[0]}
         if scope := _SCOPE.match(what[0]):
             fields |= named(scope)
         body = "\n".join([f"terminate called after throwing an instance of '{kind}'", *what]) if kind else lines[start]
         found.append(Found(start, max(end, start), fields, body=body.strip()[:BODY_LIMIT]))
     return found
-
-
-def _further_lines(lines: Sequence[str], position: int) -> tuple[int, list[str]]:
-    more: list[str] = []
-    end = position
-    for at in range(position + 1, min(position + 200, len(lines))):
-        text = lines[at]
-        if is_continuation(text) or (more and more[-1].strip() == "Last error:"):
-            end = at
-            if not text.startswith("frame #"):
-                more.append(text.strip())
-        elif text.strip():
-            break
-    return end, more
 
 
 TERMINATE = Pattern(
@@ -94,7 +71,8 @@ TERMINATE = Pattern(
 ORIGIN = Pattern(
     event="cpp.exception_origin",
     literals=("Exception raised from ",),
-    regex=r"^Exception raised from (?P<function>.+?) at (?P<source>[^\s:]+:\d+) \(most recent call first\)",
+    block=message(r"^Exception raised from (?P<function>.+?) at (?P<source>[^\s:]+:\d+) \(most recent call first\)"),
+    block_lines=200,
     severity="info",
     sample="Exception raised from checkTimeout at /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:635 "
     "(most recent call first):",
@@ -108,7 +86,7 @@ CRASH_SIGNAL = Pattern(
         r"\*\*\* (?P<name>SIG[A-Z]+) \(@0x[0-9a-f]+\) received by PID (?P<pid>\d+)",
         lambda m: {"signal": signal_number(m["name"]), "pid": m["pid"]},
     ),
-    block_lines=1,
+    block_lines=0,
     severity="fatal",
     sample="*** SIGSEGV (@0x0) received by PID 4711 (TID 0x7f0a1c2b3740) from PID 0; stack trace: ***",
     not_samples=("Signal 15 (SIGTERM) received by PID 4711",),

@@ -64,7 +64,7 @@ ERROR = Pattern(
     event="cuda.error",
     literals=("CUDA error: ", "HIP error: ", "CUDA driver error: ", "CUDA Error: "),
     block=one_line(r"\b(?P<api>CUDA|HIP)(?: driver)? [Ee]rror: (?P<text>\S.*?)\s*$", _standalone),
-    block_lines=1,
+    block_lines=0,
     sample="CUDA error: an illegal memory access was encountered",
     not_samples=(
         "RuntimeError: CUDA error: device-side assert triggered",

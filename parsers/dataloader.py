@@ -31,7 +31,7 @@ WORKER_KILLED = Pattern(
         r"exited unexpectedly(?: with exit code (?P<code>-?\d+))?)",
         _worker_fields,
     ),
-    block_lines=1,
+    block_lines=0,
     sample="RuntimeError: DataLoader worker (pid 4720) is killed by signal: Killed. ",
     not_samples=("started DataLoader worker (pid 4720)",),
 )

@@ -23,9 +23,9 @@ _NAMES = (
     r"FI_\w+|OMPI_COMM_WORLD_\w+|PMI_(?:RANK|SIZE)|SLURM_\w+|SLURMD_NODENAME|PBS_NODEFILE|LSB_HOSTS|"
     r"TP_SIZE|PP_SIZE|DP_SIZE|CP_SIZE|EP_SIZE|TP|PP"
 )
-_VALUE = r"[\w.:/@\[\]+-]+(?:,[\w.:/@\[\]-]+)*"
+_VALUE = r"[\w./\[][\w.:/@\[\]+-]*(?:,[\w.:/@\[\]-]+)*"
 #: ``NAME=value``, ``NAME="value"``, ``'NAME': 'value'``, ``NAME: value``
-_ASSIGNMENT = re.compile(rf"(?:^|[\s'\"({{,;])(?P<name>{_NAMES})(?:['\"]?: ?['\"]?|=['\"]?)(?P<value>{_VALUE})")
+_ASSIGNMENT = re.compile(rf"(?:^|[\s'\"(,;]|^\{{)(?P<name>{_NAMES})(?:['\"]?: ?['\"]?|=['\"]?)(?P<value>{_VALUE})")
 #: A line of an environment dump: nothing but one assignment, of any variable.
 _DUMP_LINE = re.compile(r"^(?:\++ |export |declare -x )*\w+=")
 _NODE_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")

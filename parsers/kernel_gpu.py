@@ -17,7 +17,7 @@ from parsers._pci import ADDRESS, normalise_pci, with_bus_id
 # "NVRM: Xid (PCI:0000:dc:00 GPU-I:05): 79, pid=4711, name=python3, text"; no "PCI:" in very old drivers; pid and name
 # are absent, or "'<unknown>'", where no process is tied to the event. Xid 45 may end in "caused by previous Xid <N>".
 _XID = (
-    rf"NVRM: Xid \((?P<pci_bus_id>{ADDRESS})(?P<mig>(?: GPU-C?I:\d+)*)\): (?P<xid>\d+)"
+    rf"NVRM: Xid \((?P<pci_bus_id>{ADDRESS})(?: (?P<mig>GPU-I:\d+(?: GPU-CI:\d+)?))?\): (?P<xid>\d+)"
     r"(?:, pid=(?:(?P<pid>\d+)|'?<unknown>'?))?(?:, name=(?:<unknown>|(?P<name>[^,]*)))?"
     r"(?:, (?P<text>.*?(?:caused by previous Xid (?P<previous_xid>\d+).*)?))?$"
 )
@@ -70,8 +70,9 @@ _AMDGPU = (
     rf"amdgpu (?P<pci_bus_id>{ADDRESS}):(?: amdgpu:)? (?P<text>.*)$|amdgpu: (?P<text_only>.*)$|"
     r"\[drm:.*\] ?(?P<drm>\*ERROR\*.*)$"
 )
-# Own words for what a line says; the first that fits. "no uncorrectable hardware errors …" is a good sign and dropped.
+# Own words for what a line says; the first that fits
 _AMDGPU_KINDS = (
+    ("no-errors", re.compile(r"\bno (?:(?:un)?correctable|deferred) hardware error")),
     ("uncorrectable", re.compile(r"uncorrectable hardware error")),
     ("deferred", re.compile(r"deferred hardware error")),
     ("correctable", re.compile(r"correctable hardware error")),
@@ -90,13 +91,13 @@ _AMDGPU_KINDS = (
     ("throttled", re.compile(r"GPU is throttled")),
     ("init-failed", re.compile(r"Fatal error during GPU init|probe .*failed|VRAM is lost")),
 )
-_AMDGPU_BENIGN = ("deferred", "correctable", "reset-done", "throttled")
+_AMDGPU_BENIGN = ("no-errors", "deferred", "correctable", "reset-done", "throttled")
 
 
 def _amdgpu(match: re.Match[str]) -> Mapping[str, object] | None:
     text = match["text"] or match["text_only"] or match["drm"]
     what = next((what for what, regex in _AMDGPU_KINDS if regex.search(text)), None)
-    if what is None or re.search(r"\bno (?:un)?correctable|\bno deferred", text):
+    if what is None:
         return None
     fields: dict[str, object] = {"what": what, "text": text}
     if what in _AMDGPU_BENIGN:
@@ -115,7 +116,9 @@ _NVRM = (
 
 
 _ACA_HEAD = re.compile(rf"amdgpu (?P<pci_bus_id>{ADDRESS}):.*Accelerator Check Architecture events logged")
-_ACA_STATUS = re.compile(rf"amdgpu (?P<pci_bus_id>{ADDRESS}):.*\.STATUS=(?P<status>0x[0-9a-f]+)")
+_ACA_ENTRY = re.compile(
+    rf"amdgpu (?P<pci_bus_id>{ADDRESS}):.*aca entry\[\d+\]\.(?:STATUS=(?P<status>0x[0-9a-f]+)|\w+=)"
+)
 #: Bit 61 of a machine-check status: the error was not corrected (AMD64 APM vol. 2, 9.3.2.1).
 _UNCORRECTED = 1 << 61
 
@@ -126,13 +129,17 @@ def _read_check_architecture(lines: Sequence[str]) -> list[Found]:
     if head is None:
         return []
     fields: dict[str, object] = {"what": "check-architecture", "pci_bus_id": normalise_pci(head["pci_bus_id"])}
+    severity, last = "warning", 0
     for index, line in enumerate(lines[1:], start=1):
-        entry = _ACA_STATUS.search(line)
-        if entry and entry["pci_bus_id"] == head["pci_bus_id"]:
-            uncorrected = bool(int(entry["status"], 16) & _UNCORRECTED)
-            fields |= {"status": entry["status"], "uncorrected": "true" if uncorrected else "false"}
-            return [Found(0, index, {**fields, "severity": "error" if uncorrected else "info"})]
-    return [Found(0, 0, {**fields, "severity": "warning"})]
+        entry = _ACA_ENTRY.search(line)
+        if entry is None or entry["pci_bus_id"] != head["pci_bus_id"]:
+            break
+        last = index
+        if status := entry["status"]:
+            uncorrected = bool(int(status, 16) & _UNCORRECTED)
+            fields |= {"status": status, "uncorrected": "true" if uncorrected else "false"}
+            severity = "error" if uncorrected else "info"
+    return [Found(0, last, {**fields, "severity": severity})]
 
 
 PARSER = Parser(
@@ -220,7 +227,7 @@ PARSER = Parser(
             event="kernel.amdgpu",
             literals=("Accelerator Check Architecture events logged",),
             block=_read_check_architecture,
-            block_lines=3,
+            block_lines=12,
             sample="amdgpu 0000:1c:00.0: {1}[Hardware Error]: Accelerator Check Architecture events logged\n"
             "amdgpu 0000:1c:00.0: {1}[Hardware Error]: aca entry[00].STATUS=0xbaa0000000060f0d",
         ),
@@ -243,7 +250,7 @@ PARSER = Parser(
             block_lines=0,
             sample="amdgpu 0000:1c:00.0: amdgpu: 1 uncorrectable hardware errors detected in umc block",
             not_samples=(
-                "amdgpu 0000:1c:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+                "amdgpu 0000:1c:00.0: amdgpu: ring sdma_0.0 uses VM inv eng 4 on hub 8",
                 "amdgpu 0000:1c:00.0: {1}[Hardware Error]: aca entry[00].STATUS=0x98000800003e0000",
             ),
         ),

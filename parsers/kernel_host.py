@@ -105,6 +105,15 @@ PARSER = Parser(
             sparse=True,
         ),
         Pattern(
+            event="kernel.aer",
+            literals=("severity=Correct",),
+            block=with_bus_id(_AER_DETAIL.replace("KIND", _CORRECTED)),
+            block_lines=0,
+            sample="nvidia 0000:8a:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+            severity="info",
+            sparse=True,
+        ),
+        Pattern(
             event="kernel.pcie_link",
             literals=("DPC: containment event", "DPC: unmasked uncorrectable", "): Link Down", "): Card not present"),
             block=with_bus_id(

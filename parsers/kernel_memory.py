@@ -9,9 +9,9 @@ exit code -9; inside a container the two pids differ), ``kernel.oom_context`` fo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from correlator.events import Parser, Pattern
+from correlator.events import Found, Parser, Pattern
 from parsers._lines import named, one_line
 
 # Kernels before 4.20 announce ("Kill process 4711 (python3) score 912 or sacrifice child") and then report
@@ -21,7 +21,7 @@ _KILLED = (
     r"[:.]? ?Killed process (?P<pid>\d+) \((?P<name>[^)]*)\)(?:,? UID:? ?\d+)?,? total-vm:\d+kB, "
     r"anon-rss:(?P<anon_rss_kb>\d+)kB"
 )
-_BANK = (
+_BANK = re.compile(
     r"mce: \[Hardware Error\]: CPU (?P<cpu>\d+): Machine Check(?P<exception> Exception)?: [0-9a-f]+ "
     r"Bank (?P<bank>\d+): (?P<status>[0-9a-f]+)"
 )
@@ -37,14 +37,22 @@ def _kill(match: re.Match[str]) -> Mapping[str, object]:
     return fields
 
 
-def _bank(match: re.Match[str]) -> Mapping[str, object]:
+def _read_bank(lines: Sequence[str]) -> list[Found]:
+    """One record: the bank's line and the address and processor lines that follow it."""
+    match = _BANK.search(lines[0])
+    if match is None:
+        return []
     uncorrected = match["exception"] is not None or bool(int(match["status"], 16) & _UNCORRECTED)
-    return {
+    last = 0
+    while last + 1 < len(lines) and re.search(r"mce: \[Hardware Error\]: (?:TSC|RIP|PROCESSOR|Run) ?", lines[last + 1]):
+        last += 1
+    fields = {
         "cpu": match["cpu"],
         "bank": match["bank"],
         "status": match["status"],
         "uncorrected": "true" if uncorrected else "false",
     }
+    return [Found(0, last, fields)]
 
 
 PARSER = Parser(
@@ -100,8 +108,8 @@ PARSER = Parser(
         Pattern(
             event="kernel.mce",
             literals=(": Machine Check",),
-            block=one_line(_BANK, _bank),
-            block_lines=0,
+            block=_read_bank,
+            block_lines=4,
             sample="mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 5: bea0000000000108",
         ),
         Pattern(

@@ -38,6 +38,8 @@ _DECISIVE = (
     *("EvictionThresholdMet", "NodeHasDiskPressure", "NodeHasInsufficientMemory", "Shutdown", "KernelDeadlock"),
 )
 _CRUCIAL = "|".join(_DECISIVE)
+#: Those that an object carries itself; a container's reason stands beside its exit code and is read with it.
+_OF_OBJECTS = tuple(reason for reason in _DECISIVE if reason != "OOMKilled")
 
 # get events:  [NAMESPACE] LAST SEEN  TYPE  REASON  OBJECT  [SUBOBJECT SOURCE]  MESSAGE
 # describe:      TYPE  REASON  AGE  FROM  MESSAGE
@@ -162,8 +164,10 @@ PARSER = Parser(
         ),
         Pattern(
             event="k8s.event",
-            literals=tuple(f"{key}{reason}" for reason in _DECISIVE for key in ("reason: ", 'reason":"', 'reason": "')),
-            regex=rf'"?reason"?: ?"?(?P<reason>{_CRUCIAL})"?(?:,|$|\s)',
+            literals=tuple(
+                f"{key}{reason}" for reason in _OF_OBJECTS for key in ("reason: ", 'reason":"', 'reason": "')
+            ),
+            regex=rf'"?reason"?: ?"?(?P<reason>{"|".join(_OF_OBJECTS)})"?(?:,|$|\s)',
             sample='        "reason": "Evicted",',
         ),
         Pattern(

@@ -21,13 +21,16 @@ _NOTICED = re.compile(
 
 def _read_noticed(lines: Sequence[str]) -> list[Found]:
     """PRRTE breaks the sentence after "exited on"."""
-    match = _NOTICED.search(" ".join(lines[:3]))
+    match = _NOTICED.search(lines[0])
+    last = 0
+    if match is None and len(lines) > 1:
+        match, last = _NOTICED.search(f"{lines[0]} {lines[1]}"), 1
     if match is None:
         return []
     fields = named(match)
     if match["pid"] == "0":  # printed where the launcher did not know it
         del fields["pid"]
-    return [Found(0, 0, fields)]
+    return [Found(0, last, fields)]
 
 
 _PROCESS_NAME = re.compile(r"Process name: +(?:\S*[,@.])?(?P<rank>\d+)\]?\s*$")
@@ -75,31 +78,41 @@ _ADDRESS = re.compile(r"connect\(\) to ([\d.a-f:]+):\d+ failed")
 _ON_NODE = re.compile(r" on node (\S+)$")
 
 
-def _named_values(lines: Sequence[str]) -> dict[str, str]:
-    """The "  Name: value" lines of a help message; it ends at a line of dashes."""
+def _named_values(lines: Sequence[str]) -> tuple[dict[str, str], int]:
+    """The "  Name: value" lines of a help message, and its last line: the one before the dashes."""
     values: dict[str, str] = {}
-    for line in lines[1:12]:
+    for index, line in enumerate(lines):
         if line.startswith("-----"):
-            break
+            return values, max(index - 1, 0)
         if match := _NAMED_VALUES.match(line):
             values[match[1]] = match[2].strip()
-    return values
+    return values, 0
 
 
 def _read_connect_failed(lines: Sequence[str]) -> list[Found]:
-    values = _named_values(lines)
+    values, last = _named_values(lines)
     fields: dict[str, object] = {}
     for column, name in (("node", "Local host"), ("pid", "PID"), ("message", "Message"), ("error", "Error")):
         if name in values:
             fields[column] = values[name]
     if address := _ADDRESS.search(values.get("Message", "")):
         fields["peer"] = address[1]
-    return [Found(0, 0, fields)]
+    return [Found(0, last, fields)]
 
 
 def _read_daemon_lost(lines: Sequence[str]) -> list[Found]:
-    host = _ON_NODE.search(_named_values(lines).get("Remote daemon", ""))
-    return [Found(0, 0, {"node": host[1]} if host else {})]
+    values, last = _named_values(lines)
+    host = _ON_NODE.search(values.get("Remote daemon", ""))
+    return [Found(0, last, {"node": host[1]} if host else {})]
+
+
+_JOB_ABORTED = re.compile(r"[Pp]rimary job +terminated normally, but (?P<processes>\d+) process")
+
+
+def _read_job_aborted(lines: Sequence[str]) -> list[Found]:
+    """Two lines of one sentence, about an end that another message names."""
+    match = _JOB_ABORTED.search(lines[0])
+    return [Found(0, min(1, len(lines) - 1), named(match))] if match else []
 
 
 _CALL_ERROR = re.compile(r"\[(?P<node>[\w.-]+):(?P<pid>\d+)\] \*\*\* An error occurred in (?P<function>\w+)")
@@ -110,12 +123,16 @@ def _read_call_error(lines: Sequence[str]) -> list[Found]:
     if match is None:
         return []
     fields = named(match)
-    for line in lines[1:6]:
+    last = 0
+    for index, line in enumerate(lines[1:8], start=1):
+        if not line.startswith(f"[{match['node']}:{match['pid']}] ***"):
+            break
+        last = index
         if reporter := re.search(r"\*\*\* reported by process \[\d+,(\d+)\]", line):
             fields["rank"] = reporter[1]
         if error := re.search(r"\*\*\* (MPI_ERR_\w+): ?(.*)$", line):
             fields["error"], fields["text"] = error[1], error[2]
-    return [Found(0, 0, fields)]
+    return [Found(0, last, fields)]
 
 
 _HYDRA_PROCESS = re.compile(r"=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<node>[\w.-]+)")
@@ -150,7 +167,7 @@ PARSER = Parser(
             event="mpi.rank_exited",
             literals=("noticed that process rank ",),
             block=_read_noticed,
-            block_lines=2,
+            block_lines=1,
             sample="mpirun noticed that process rank 37 with PID 4711 on node node012 exited on signal 9 (Killed).",
         ),
         Pattern(
@@ -207,7 +224,7 @@ PARSER = Parser(
             event="mpi.error",
             literals=("*** An error occurred in ",),
             block=_read_call_error,
-            block_lines=6,
+            block_lines=7,
             sample="[node012:4711] *** An error occurred in MPI_Allreduce\n[node012:4711] *** reported by process "
             "[601817089,3]\n[node012:4711] *** on communicator MPI_COMM_WORLD\n[node012:4711] *** MPI_ERR_OTHER: "
             "known error",
@@ -239,7 +256,8 @@ PARSER = Parser(
         Pattern(
             event="mpi.job_aborted",
             literals=("Primary job  terminated normally", "primary job terminated normally"),
-            regex=r"[Pp]rimary job +terminated normally, but (?P<processes>\d+) process",
+            block=_read_job_aborted,
+            block_lines=1,
             sample="Primary job  terminated normally, but 1 process returned",
             severity="info",
         ),

@@ -184,6 +184,15 @@ PARSER = Parser(
             not_samples=("gpu-a017:4711:4890 [1] NCCL INFO init.cc:211 Cuda failure 'driver shutting down'",),
         ),
         Pattern(
+            # a call whose failure NCCL ignores, mostly at exit
+            event="nccl.cuda_failure_ignored",
+            literals=("Cuda failure",),
+            regex=INFO + r".*?Cuda failure (?:(?P<code>\d+) )?'(?P<text>[^']*)'",
+            sample="gpu-a017:4711:4890 [1] NCCL INFO init.cc:211 Cuda failure 'driver shutting down'",
+            severity="info",
+            sparse=True,
+        ),
+        Pattern(
             event="nccl.calloc_failed",
             literals=("Failed to CUDA ",),
             regex=WARN + r"Failed to CUDA (?P<what>calloc async|calloc|malloc|host alloc) (?P<bytes>\d+) bytes",

@@ -42,7 +42,6 @@ _MLX5 = re.compile(
     rf"mlx5_(?:core|ib)\s*(?P<address>{ADDRESS})?[^:]*: (?P<text>.*)$|(?P<command>mlx5_pcie_event:.*insufficient "
     rf"power.*)$"
 )
-# mlx5_cmd_out_err lines come from monitoring tools that ask for registers the firmware does not have: not in the list
 _MLX5_KINDS = (
     ("health compromised", re.compile(r"device's health compromised")),
     (
@@ -56,6 +55,8 @@ _MLX5_KINDS = (
     ("command timeout", re.compile(r"timeout\. Will cause a leak|Async, timeout|No done completion")),
     ("module", re.compile(r"Port module event\[error\]|Cable unplugged|Cable error|High Temperature")),
     ("power", re.compile(r"insufficient power")),
+    # monitoring tools ask for registers that the firmware does not have
+    ("command refused", re.compile(r"mlx5_cmd_out_err")),
 )
 
 
@@ -65,6 +66,8 @@ def _mlx5(match: re.Match[str]) -> Mapping[str, object] | None:
     if what is None:
         return None
     fields: dict[str, object] = {"what": what, "text": text}
+    if what == "command refused":
+        fields["severity"] = "info"
     if match["address"]:
         fields["nic_pci_bus_id"] = normalise_pci(match["address"])
     return fields
@@ -130,16 +133,12 @@ PARSER = Parser(
                 "Port module event",
                 "insufficient power on the PCIe slot",
                 "Fatal error ",
+                "mlx5_cmd_out_err",
             ),
             block=one_line(_MLX5.pattern, _mlx5),
             block_lines=0,
             sample="mlx5_core 0000:d2:00.0: poll_health:825: device's health compromised - reached miss count.",
-            not_samples=(
-                "mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 4711): ACCESS_REG(0x805) op_mod(0x1) failed, "
-                "status bad "
-                "resource(0x5), syndrome (0x305684), err(-22)",
-                "mlx5_core 0000:d2:00.0: Port module event: module 0, Cable plugged",
-            ),
+            not_samples=("mlx5_core 0000:d2:00.0: Port module event: module 0, Cable plugged",),
         ),
         Pattern(
             event="kernel.nic_timeout",

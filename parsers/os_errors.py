@@ -52,7 +52,7 @@ ERROR = Pattern(
     event="os.error",
     literals=ERRNO_TEXTS,
     block=one_line("(?P<errno_text>" + "|".join(map(re.escape, ERRNO_TEXTS)) + ")", _plain),
-    block_lines=1,
+    block_lines=0,
     sample="cp: error writing '/scratch/shard_003.bin': No space left on device",
     not_samples=(
         "OSError: [Errno 28] No space left on device",
@@ -68,7 +68,7 @@ CHILD_KILLED = Pattern(
         r"Floating point exception|Terminated) ",
         lambda m: {"pid": m["pid"], "signal": signal_number(m["how"]), "how": m["how"]},
     ),
-    block_lines=1,
+    block_lines=0,
     sample="/opt/job/launch.sh: line 14:  4711 Killed                  python train.py --config run.yaml",
     not_samples=("Worker 4711 Killed ", "2 tasks Terminated "),
 )
@@ -82,7 +82,7 @@ COMMAND_FAILED = Pattern(
         r"^(?:-?(?:ba|z|k|da)?sh): (?P<other>[\w./-]+): command not found",
         lambda m: _command(m) if not m["other"] else {"command": m["other"], "errno_text": "command not found"},
     ),
-    block_lines=1,
+    block_lines=0,
     sample="python3: can't open file '/opt/job/train.py': [Errno 2] No such file or directory",
     not_samples=("retry: command not found in cache",),
 )

@@ -25,28 +25,27 @@ def _parse_traceback(lines: Sequence[str]) -> list[Found]:
     preface = _PREFACE.search(lines[0])
     skip = 0
     if preface:
-        skip = next((i for i, text in enumerate(lines[1:4], 1) if "Traceback (most recent call last)" in text), 0)
+        skip = next((i for i, text in enumerate(lines[:4]) if "Traceback (most recent call last)" in text), 0)
         if not skip:
             return []
-    # A stack without its final line is news only where the log ends; elsewhere the rest may follow the window.
-    whole = len(lines) < _TRACEBACK_LINES
+        lines = lines[skip:_TRACEBACK_LINES]
     found = []
-    for head in read_stacks(lines[skip:]):
-        if head.final < 0 and not whole:
+    for head in read_stacks(lines):
+        # A stack without its final line is news only where the log ends; elsewhere the rest may follow the window.
+        if head.final < 0 and len(lines) >= _TRACEBACK_LINES - skip:
             continue
         fields = exception_fields(head)
         if preface:
-            if preface["thread"]:
-                fields["thread"] = preface["thread"]
-            else:
-                fields |= {"ignored": "true", "severity": "warning"}
-        stacks = head.below()
+            fields |= {"thread": preface["thread"]} if preface["thread"] else {"ignored": "true", "severity": "warning"}
         root, outer = head.root(), outer_exception(head)
-        final = root.final if root.final >= 0 else root.last
-        body = "\n".join([*root.lines, *(outer.lines if outer else ())])
-        last = max(s.last for s in stacks)
         found.append(
-            Found(head.start and head.start + skip, last + skip, fields, body=body[:BODY_LIMIT], at=final + skip)
+            Found(
+                head.start and head.start + skip,
+                max(s.last for s in head.below()) + skip,
+                fields,
+                body="\n".join([*root.lines, *(outer.lines if outer else ())])[:BODY_LIMIT],
+                at=(root.final if root.final >= 0 else root.last) + skip,
+            )
         )
     return found
 
@@ -72,7 +71,8 @@ EXCEPTION = Pattern(
 
 FATAL = Pattern(
     event="python.fatal",
-    literals=("Fatal Python error: ",),
+    # The second literal keeps the stacks of the report from being read once more as a dump of their own.
+    literals=("Fatal Python error: ", "(most recent call first):"),
     block=read_fatal,
     block_lines=1000,
     severity="fatal",

@@ -2,7 +2,7 @@
 
 Emitted by: torch ``distributed/elastic/{agent/server,multiprocessing,rendezvous}/*.py``,
 ``distributed/launcher/api.py`` and ``distributed/run.py``, 1.9 to 2.14.
-Gives: torchrun.*. Pids and local ranks are those of the agent's node; ``report_time`` of a report entry is the agent's
+Gives: torchrun.*. Pids and local ranks are those of the agent's node; ``time`` of a report entry is the agent's
 local clock in whole seconds. "Root Cause" is what this agent polled first on its node, not the cause of the job's end.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from correlator.events import Parser, Pattern
 from parsers._lines import one_line, signal_number
-from parsers._torchrun_blocks import read_launch_config, read_rendezvous, read_report
+from parsers._torchrun_blocks import read_child_failed, read_launch_config, read_rendezvous, read_report
 
 
 def _signal_fields(match: re.Match[str]) -> Mapping[str, object]:
@@ -53,9 +53,12 @@ REPORT_ENTRY = Pattern(
 CHILD_FAILED = Pattern(
     event="torchrun.child_failed",
     literals=("ChildFailedError:",),
-    regex=r"^\s*(?:torch\.distributed\.elastic\.multiprocessing\.errors\.)?ChildFailedError:",
+    block=read_child_failed,
+    block_lines=3,
     severity="info",
-    sample="torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+    sample="torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    "============================================================\n"
+    "train.py FAILED",
     not_samples=("    raise ChildFailedError(",),
 )
 
@@ -65,7 +68,7 @@ SIGNAL_SENT = Pattern(
     block=one_line(
         r"(?:Sending|Closing) process (?P<pid>\d+) (?:closing|via) signal (?P<signal>(?:Signals\.)?\w+)", _signal_fields
     ),
-    block_lines=1,
+    block_lines=0,
     severity="info",
     sample="Sending process 4712 closing signal SIGTERM",
     not_samples=("Sending process group state to the monitor",),
@@ -79,7 +82,7 @@ DEATH_SIGNAL = Pattern(
         r"SignalException: Process (?P<pid>\d+) got signal: (?P<got>(?:Signals\.)?\w+)",
         _signal_fields,
     ),
-    block_lines=1,
+    block_lines=0,
     severity="warning",
     sample="Received 15 death signal, shutting down workers",
 )

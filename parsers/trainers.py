@@ -49,25 +49,6 @@ def _ending(
     )
 
 
-#: Step lines whose numbers have gone bad: never thinned out, they say since when.
-_NAN = Pattern(
-    event="trainer.nan",
-    literals=(
-        "loss': nan",
-        "loss': 'nan",
-        "norm': nan",
-        "norm': 'nan",
-        "loss: nan",
-        "loss=nan",
-        "loss nan",
-        "loss: NaN",
-    ),
-    regex=r"(?:.*?\b(?:step|iter(?:ation)?)s?[ :=]+(?P<step>\d+))?.*?(?P<what>\w*(?:loss|norm))['\"]?[:= ]+'?(?i:nan)\b"
-    r"(?:.*?'epoch': '?(?P<epoch>[\d.]+))?",
-    severity="warning",
-    sample="{'loss': nan, 'grad_norm': nan, 'learning_rate': 7e-06, 'epoch': 0.12}",
-)
-
 _FRAMEWORKS = (
     # the dict that Trainer prints: a step only in ms-swift's, everywhere the epoch as a fraction
     _progress(
@@ -94,8 +75,8 @@ _FRAMEWORKS = (
     ),
     # torchtitan: every field in a colour of its own, so the literal stays inside one of them
     _progress(
-        ("tps: ",),
-        rf"\bstep: +(?P<step>\d+)\s+loss: +(?P<loss>{_NUMBER})(?:.*?grad_norm: +(?P<grad_norm>{_NUMBER}))?.*\btps: ",
+        ("tps: ", "wps: "),
+        rf"\bstep: +(?P<step>\d+)\s+loss: +(?P<loss>{_NUMBER})(?:.*?grad_norm: +(?P<grad_norm>{_NUMBER}))?.*\b[tw]ps: ",
         "step: 1200  loss:  7.12345  grad_norm:  0.4120  memory: 45.12GiB(47.50%)  tps: 3,456  tflops: 123.45  mfu: "
         "40.12%",
     ),
@@ -159,6 +140,21 @@ _FRAMEWORKS = (
         rf"^\s*(?P<step>\d+)/(?P<total>\d+) (?:\[[=>.]+\]|\S+ )(?:.*?- loss: (?P<loss>{_NUMBER}))?",
         "120/500 [======>.......................] - ETA: 10s - loss: 2.3456 - accuracy: 0.4123",
     ),
+    _progress(  # TensorFlow's estimators and monitored sessions
+        (", step = ",),
+        rf"\bloss = (?P<loss>{_NUMBER}), step = (?P<step>\d+)",
+        "loss = 2.3456, step = 1200 (12.345 sec)",
+    ),
+    _progress(  # clu, the writer of flax's loops; the module's name stands in the head
+        ("logging_writer.py",),
+        rf"^\[(?P<step>\d+)\] (?:.*?\b\w*loss=(?P<loss>{_NUMBER}))?",
+        "[1200] learning_rate=0.0003, loss=2.3456  (logging_writer.py)",
+    ),
+    _progress(  # verl
+        (" - global_seqlen/", " - actor/"),
+        r"\bstep:(?P<step>\d+) - ",
+        "step:12 - global_seqlen/min:1024.0 - global_seqlen/max:4096.0 - actor/entropy:0.41",
+    ),
     _progress(  # Ray Train, Ray Tune
         ("Training finished iteration ",),
         r"Training finished iteration (?P<step>\d+) at",
@@ -188,6 +184,19 @@ _COMPLETED = (
         ("'train_runtime': ",),
         r"\{'train_runtime': '?(?P<seconds>[\d.]+)",
         "{'train_runtime': 1234.5, 'train_samples_per_second': 12.3, 'train_loss': 1.23, 'epoch': 3.0}",
+    ),
+    _ending(  # torchvision's and DETR's reference loops, as their last line
+        "completed",
+        ("Training time ",),
+        r"^\W*Training time (?P<duration>(?:\d+ days?, )?\d+:\d\d:\d\d)\s*$",
+        "Training time 1:23:45",
+        "Training time 12 ms per step",
+    ),
+    _ending(  # the YOLO family
+        "completed",
+        (" epochs completed in ",),
+        r"^\W*(?P<epochs>\d+) epochs completed in [\d.]+ hours",
+        "300 epochs completed in 12.345 hours.",
     ),
     _ending("completed", ("***** train metrics *****",), r"\*{5} train metrics \*{5}", "***** train metrics *****"),
     _ending(
@@ -340,5 +349,5 @@ _OTHER = (
 
 PARSER = Parser(
     name="trainers",
-    patterns=(_NAN, *BARS, *_FRAMEWORKS, *_COMPLETED, *_STOPPED, *_OTHER, _EVALUATION, *PLAIN),
+    patterns=(*BARS, *_FRAMEWORKS, *_COMPLETED, *_STOPPED, *_OTHER, _EVALUATION, *PLAIN),
 )

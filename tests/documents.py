@@ -30,8 +30,6 @@ from correlator.diagnosis import (
     Verify,
 )
 
-# fmt: off  (a record a line reads better than an argument a line)
-
 ZERO = datetime(2024, 5, 7, 17, 28, 17, 120_000, UTC)
 JOURNAL = "journal/gpu-a009.journal"
 XID = "May 07 17:29:09 gpu-a009 kernel: NVRM: Xid (PCI:0000:cb:00): 79, pid=88105, name=python3, GPU has fallen off the bus."
@@ -276,9 +274,18 @@ def graph_of(document: Document) -> nx.DiGraph:
     for entry in document.cascade:
         place = entry.evidence
         graph.add_node(
-            entry.id, what=entry.what, role=entry.role, ranks=entry.ranks, nodes=entry.nodes,
-            time=entry.time, bound_ns=None, event="kernel.xid", signature=None,
-            file=place.file if place else None, line=place.line if place else None, text=place.text if place else None,
+            entry.id,
+            what=entry.what,
+            role=entry.role,
+            ranks=entry.ranks,
+            nodes=entry.nodes,
+            time=entry.time,
+            bound_ns=None,
+            event="kernel.xid",
+            signature=None,
+            file=place.file if place else None,
+            line=place.line if place else None,
+            text=place.text if place else None,
         )
     for entry in document.cascade:
         graph.add_edges_from((cause, entry.id, {"rule": entry.rule}) for cause in entry.caused_by)

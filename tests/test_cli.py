@@ -391,6 +391,60 @@ def test_a_missing_folder_is_2_and_no_traceback(tmp_path: Path) -> None:
     assert done.stdout == "" and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
 
 
+# --- the whole way, from log files
+
+LOG = """\
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/srv/train/loader.py", line 31, in read
+[rank0]:     raise ValueError("bad sample \x1b[2J\x1b]0;owned\x07 \u202egnp \x9b31m =cmd")
+[rank0]: ValueError: bad sample \x1b[2J\x1b]0;owned\x07 \u202egnp \x9b31m =cmd
+E0507 17:29:16.048000 3102 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 3140) of binary: /usr/bin/python3
+"""
+
+
+@pytest.fixture
+def crashed(logs: Path) -> Path:
+    (logs / "rank0.log").write_text(LOG, encoding="utf-8")
+    (logs / "core.77").write_bytes(b"\x7fELF" + bytes(400))
+    return logs
+
+
+def test_from_a_log_to_the_report(crashed: Path, capsys: Capture) -> None:
+    assert main(["diagnose", str(crashed), "--exit-code", "--workers", "1"]) == 11
+    out = capsys.readouterr().out
+    assert out.startswith("APPLICATION FAILURE: ")
+    assert "  > 4 [rank0]: ValueError: bad sample \\x1b[2J\\x1b]0;owned\\x07 \\u202egnp \\x9b31m =cmd\n" in out
+    assert "skipped core.77" in out
+    assert all(c.isprintable() or c == "\n" for c in out)
+
+
+def test_from_a_log_to_the_json(crashed: Path, capfdbinary: Any) -> None:
+    assert main(["diagnose", str(crashed), "--format", "json", "--workers", "1"]) == 0
+    out = capfdbinary.readouterr().out
+    printed = json.loads(out)
+    jsonschema.validate(printed, json_schema())
+    assert printed["initiator"]["ranks"] == [0]
+    assert "\u202egnp" in printed["initiator"]["first_error"]["text"]
+    assert all(c.isprintable() or c == "\n" for c in out.decode())
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "said"),
+    [
+        ("graph", "c.graphml", "ValueError: bad sample"),
+        ("graph", "c.json", "ValueError: bad sample"),
+        ("graph", "c.dot", "rank 0"),
+        ("graph", "c.svg", "rank 0"),
+        ("ingest", "e.csv", "ValueError: bad sample"),
+    ],
+)
+def test_from_a_log_to_every_file(command: str, name: str, said: str, crashed: Path, tmp_path: Path) -> None:
+    assert main([command, str(crashed), "-o", str(tmp_path / name), "--workers", "1"]) == 0
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    assert said in text
+    assert all(c.isprintable() or c == "\n" for c in text)
+
+
 # --- progress
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import io
 import json
 import re
@@ -9,6 +10,7 @@ import shlex
 import unicodedata
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -16,8 +18,18 @@ from documents import JOURNAL, XID, ZERO, hardware_document, neighbourhood, none
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.diagnosis import Action, CascadeEvent, Document, Evidence, Initiator, Place, Resume, ResumeCandidate
-from correlator.report import layout, words
+from correlator.diagnosis import (
+    Action,
+    CascadeEvent,
+    Document,
+    Evidence,
+    Initiator,
+    Place,
+    Resume,
+    ResumeCandidate,
+    SkippedFile,
+)
+from correlator.report import layout, safe, words
 from correlator.report.safe import visible, visible_json, visible_lines, visible_prose
 from correlator.report.standing import render_standing
 from correlator.report.text import export_svg, render_report, render_text
@@ -71,6 +83,12 @@ def test_json_keeps_its_meaning_and_loses_its_teeth() -> None:
 
 
 # --- words
+
+
+@pytest.mark.parametrize("module", [words, safe])
+def test_examples_in_docstrings(module: ModuleType) -> None:
+    failed, tried = doctest.testmod(module)
+    assert tried and not failed
 
 
 def test_ranks_and_nodes_are_folded() -> None:
@@ -266,11 +284,29 @@ def test_a_place_told_twice_is_shown_once() -> None:
     assert render_text(hardware_document(), neighbourhood, 80).count(f"  {JOURNAL}:4  ") == 1
 
 
+def test_the_same_from_other_ranks_is_named_by_place_and_longer_proof_is_one_line() -> None:
+    document = hardware_document()
+    document.initiator.first_error = Place("a.log", 7, 0, "[rank1]: size mismatch for layers.0\ncopying a param\n")
+    document.evidence = [
+        Evidence("verdict", "a.log", 19, 0, "[rank3]: size mismatch for layers.0\ncopying a param", 0.5, "own error"),
+        Evidence("verdict", "b.log", 5, 0, "RuntimeError: one\ntwo\nthree", 0.4, "own error"),
+    ]
+    text = render_text(document, None, 80)
+    assert "    > 7 [rank1]: size mismatch for layers.0\n        copying a param\n    the same at a.log:19\n" in text
+    assert "    > 5 RuntimeError: one … (+2 lines)\n" in text
+
+
 def test_a_reason_that_holds_for_two_lines_is_said_once() -> None:
     document = hardware_document()
     for entry in document.evidence:
         entry.why = "rank 21 has an error of its own"
     assert render_text(document, None, 80).count("rank 21 has an error of its own") == 1
+
+
+def test_a_warning_about_no_file_stands_alone() -> None:
+    document = hardware_document()
+    document.inputs.warnings = [SkippedFile("", "two lines state another world size")]
+    assert "\n  - two lines state another world size\n" in render_text(document, None, 80)
 
 
 def test_a_checkpoint_is_not_told_twice() -> None:
@@ -279,6 +315,8 @@ def test_a_checkpoint_is_not_told_twice() -> None:
     document.resume.candidates = [chosen, chosen, ResumeCandidate(None, 7000, None, "tp 4")]
     text = render_text(document, None, 80)
     assert text.count("/ckpt/iter_0007050") == 1
+    chosen.topology = "tp 4 pp 2"
+    assert "iteration 7050\n  /ckpt/iter_0007050: complete, tp 4 pp 2\n" in render_text(document, None, 80)
     assert "  - iteration 7000: not checked, tp 4\n" in text
 
 

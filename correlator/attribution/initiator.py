@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from correlator.cascade.model import SECOND, Facts, Finding, certainly_before, interval
+from correlator.cascade.model import SECOND, Facts, Finding, before_in_stream, certainly_before, interval
 
 #: What the kind of evidence adds to a finding's strength when findings compete.
 _TRUST_BONUS = {
@@ -65,24 +65,32 @@ def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
             other.finding.trust in _DIRECT
             and lead.score - other.score < _EARLIER_WINS_WITHIN
             and other.finding.strength >= 0.5
-            and certainly_before(other.finding.incident, lead.finding.incident)
+            and (
+                certainly_before(other.finding.incident, lead.finding.incident)
+                or before_in_stream(other.finding.incident, lead.finding.incident)
+            )
         ):
             lead = other
     return [lead, *[r for r in ranked if r is not lead]]
 
 
 def _with_rank_from_others(finding: Finding, findings: Sequence[Finding]) -> Finding:
-    """A cause that is known by its node only takes the rank that an independent rule names on that node."""
-    if finding.trust != "local" or finding.incident.ranks or len(finding.incident.nodes) != 1:
+    """A cause without a rank takes the one that independent rules name: on its node, or of the same kind."""
+    if finding.trust != "local" or finding.incident.ranks or len(finding.incident.nodes) > 1 or finding.scope == "all":
         return finding
-    node = finding.incident.nodes[0]
-    named = [
-        f.incident.ranks for f in findings
-        if f is not finding and len(f.incident.ranks) == 1 and f.incident.nodes == (node,) and f.trust in ("protocol", "exit", "silence")
-    ]  # fmt: skip
-    if len({*named}) != 1:
+    nodes = finding.incident.nodes
+    named = {
+        (f.incident.ranks, f.incident.nodes)
+        for f in findings
+        if f is not finding
+        and len(f.incident.ranks) == 1
+        and f.trust in ("protocol", "exit", "silence")
+        and (f.incident.nodes == nodes if nodes else (f.trust == "exit" and f.subclass == finding.subclass is not None))
+    }
+    if len(named) != 1:
         return finding
-    return replace(finding, incident=replace(finding.incident, ranks=named[0]), scope="rank")
+    ((ranks, where),) = named
+    return replace(finding, incident=replace(finding.incident, ranks=ranks, nodes=nodes or where), scope="rank")
 
 
 def stall_began(facts: Facts) -> tuple[int, int] | None:

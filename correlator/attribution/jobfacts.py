@@ -60,9 +60,9 @@ def inputs_of(facts: Facts) -> Inputs:
     notes = [SkippedFile("", text) for text in (*facts.clocks.warnings, *facts.topology.contradictions)]
     return Inputs(
         files_read=len(read.files),
-        files_skipped=list(read.skipped),
+        files_skipped=[SkippedFile(s.name, s.why) for s in read.skipped],
         bytes=read.bytes,
         lines=read.lines,
         events=read.events.num_rows,
-        warnings=[*read.warnings, *notes],
+        warnings=[*(SkippedFile(w.name, w.why) for w in read.warnings), *notes],
     )

@@ -15,7 +15,7 @@ from importlib.resources import files
 
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.protocol import finding_for
-from correlator.cascade.stands import stands, wait_graph
+from correlator.cascade.stands import Stand, members, stands, wait_graph
 from correlator.diagnosis import FailureClass
 from correlator.hostlist import fold_ranges
 from correlator.records import Row
@@ -182,7 +182,7 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
 
 def store_host_gone(facts: Facts) -> Iterator[Finding]:
     """All other nodes lose the store at once and no worker says anything else: its host went first (lab notes, 2)."""
-    complaints = facts.events("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_poll_timeout")
+    complaints = facts.events("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_timeout")
     complaining = {r.node for r in complaints if r.node}
     top = facts.topology
     others = top.collected_nodes - complaining
@@ -227,24 +227,90 @@ def behind_in_steps(facts: Facts) -> Iterator[Finding]:
 
 
 def everybody_waits_in_company(facts: Facts) -> Iterator[Finding]:
-    """All ranks wait in calls that all their members entered: no rank is behind, so the transport is (M19)."""
+    """Ranks wait in calls that all their members entered: no rank is behind, so the transport is (M19)."""
     places = stands(facts)
     if len(places) < 3 or wave_kind(facts) != "timeout":
         return
-    graph = wait_graph(facts, places)
-    top = facts.topology
-    silent = [r for r in facts.expected_ranks() if r not in places]
-    real = [(a, b) for a, b in graph.edges if b in places]
-    if real or len(silent) > len(facts.expected_ranks()) // 2:
+    graph, top = wait_graph(facts, places), facts.topology
+    if any(other not in places for _, other in graph.edges):
         return
-    rows = [s.row for s in places.values()][:3]
-    yield finding_for(
-        facts, "every group is complete", [], rows, trust="shape", strength=0.5, scope="none",
-        what="The network between the nodes stopped carrying data", class_="infrastructure", subclass="fabric",
-        why="all ranks stand in the same calls with work pending, so none of them is behind the others",
-        signature="link-down" if len(top.nodes) > 1 else "collective-stalled", silent=True,
-        control="Port counters and link events of the nodes at the start of the stall name the link.",
+    stuck = sorted(r for r in places if not graph.out_degree(r) and stalled_across_nodes(facts, places[r]))
+    if len(stuck) < 2:
+        return
+    nodes = top.nodes_of(stuck)
+    ends = nodes if 2 <= len(nodes) < len(top.nodes) else []
+    finding = finding_for(
+        facts, "every group is complete", [r for n in ends for r in top.ranks_on(n)], [places[r].row for r in stuck][:3],
+        trust="shape", strength=0.5, scope="ranks" if ends else "none", silent=True, class_="infrastructure", subclass="fabric",
+        what=f"The network {'between ' + ' and '.join(ends) if ends else 'between the nodes'} stopped carrying data",
+        why="the ranks stand in the same calls as all their peers with work pending, so none of them is behind the others",
+        signature="link-down", control="Port counters and link events of the nodes at the start of the stall name the link.",
     )  # fmt: skip
+    yield finding
+
+
+def stalled_across_nodes(facts: Facts, stand: Stand) -> bool:
+    """Whether the call a rank stands in needs ranks of another node."""
+    group = members(stand, facts.topology.grid, facts.expected_ranks()) or ()
+    return len(facts.topology.nodes_of(group)) > 1
+
+
+def late_comer(facts: Facts) -> Iterator[Finding]:
+    """In a wave of time-outs, the only one that finds its peers gone: it was late, the others had waited (lab notes, 2).
+
+    Who waits prints a time-out; who arrives after them finds closed connections. It must be one rank, or one whole node.
+    """
+    waited, found_gone = set(), {}
+    for row in facts.rows:
+        if row.rank is None or row.event != "python.exception":
+            continue
+        text = row.signature or ""
+        if "timeout" in text or "timed-out" in text:
+            waited.add(row.rank)
+        elif "peer" in text:
+            found_gone[row.rank] = row
+    late = sorted(set(found_gone) - waited)
+    top = facts.topology
+    nodes = [n for n in top.nodes_of(late) if set(top.ranks_on(n)) <= set(late)]
+    if len(waited) < 2 or not late or len(waited) < len(late):
+        return
+    if len(late) > 1 and len(nodes) == 1:
+        late = top.ranks_on(nodes[0])
+    elif len(late) != 1:
+        return
+    yield finding_for(
+        facts, "came after the others had given up", late, [found_gone[r] for r in late], trust="accusation",
+        strength=0.5, silent=True, scope="node" if len(late) > 1 else "rank", subclass="network" if len(late) > 1 else None,
+        what=f"Rank {fold_ranges(late)} was too slow for the time-out of its peers",
+        why="its peers timed out waiting; it alone found their connections closed when it arrived",
+        signature="straggler", control="Step times of that rank or node before the stall show whether it was slow or stopped.",
+    )  # fmt: skip
+
+
+def output_ended_early(facts: Facts) -> Iterator[Finding]:
+    """A node's output stops while later steps are reported elsewhere: its launcher died, the ranks may have gone on."""
+    steps: dict[str, Row] = {}
+    for row in (*facts.progress, *facts.events("checkpoint.save_started", "checkpoint.save_finished")):
+        if row.node and row.step is not None and row.step >= (steps.get(row.node, row).step or 0):
+            steps[row.node] = row
+    ends = facts.events("trainer.completed", "megatron.exit")
+    furthest = max((r.step or 0 for r in steps.values()), default=0)
+    ended = [n for n, r in steps.items() if (r.step or 0) + 1 < furthest and not any(e.node == n for e in ends)]
+    printers = {r.node for r in facts.progress if r.node}
+    if len(ended) != 1 or len(steps) < 2 or ended[0] not in printers or facts.incidents:
+        return
+    node = ended[0]
+    ranks = facts.topology.ranks_on(node)
+    last = next(r for r in steps.values() if (r.step or 0) == furthest)
+    finding = finding_for(
+        facts, "output ended early", ranks, [steps[node], last], trust="silence", strength=0.55, silent=True, scope="node",
+        what=f"The output of {node} stops at step {steps[node].step} while the job goes on",
+        why=f"step {furthest} is reported by another node, so the ranks went on without their launcher or its output",
+        class_="infrastructure", subclass="host", signature="agent-killed",
+        control="Whether the launcher process of that node was killed is in its kernel log or the scheduler's record.",
+    )  # fmt: skip
+    finding.incident.ranks = ()
+    yield finding
 
 
 def accused_host(facts: Facts) -> Iterator[Finding]:

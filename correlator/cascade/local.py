@@ -89,11 +89,37 @@ def own_error(facts: Facts) -> Iterator[Finding]:
     groups: dict[str, list[Incident]] = defaultdict(list)
     for incident in _causes(facts):
         signature = facts.signatures.get(incident.signature or "")
-        if signature is None or signature.blames != "job":
+        if signature is None or signature.blames not in ("job", "peer"):
             groups[incident.signature or f"{incident.event}:{_kind(incident)}"].append(incident)
     for incidents in groups.values():
         for together in _split_by_time(incidents):
             yield _own_error_finding(facts, together)
+
+
+def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
+    """Ranks of errors that carry none, from the launcher's report on the same node: who ended by an error of its own.
+
+    As many copies as the node has ranks mean all of them, also those that SIGTERM reached first. Otherwise the report
+    must leave no choice: as many ranks with exit 1 as there are copies, or one copy and one rank named first.
+    """
+    found: list[int] = []
+    by_place: dict[str | None, list[Row]] = defaultdict(list)
+    for incident in incidents:
+        if not incident.ranks and incident.event.startswith("python."):
+            by_place[incident.nodes[0] if incident.nodes else None] += incident.rows
+    for node, rows in by_place.items():
+        here = [r for r in facts.exits if node is None or facts.topology.node_of_rank(r) in (node, None)]
+        everyone = facts.topology.ranks_on(node) if node else facts.expected_ranks()
+        failed = [r for r in here if any(e.code == 1 for e in facts.exits[r])]
+        first = [r for r in failed if any(e.row.attr("is_root") == "true" for e in facts.exits[r])]
+        copies = sum(row.count for row in rows)
+        if everyone and copies >= len(everyone):
+            found += everyone
+        elif len(failed) <= copies:
+            found += failed
+        elif copies == 1 and len(first) == 1:
+            found += first
+    return found
 
 
 def _kind(incident: Incident) -> str:
@@ -105,8 +131,8 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     incidents = sorted(incidents, key=lambda i: (i.time is None, i.time or 0, i.rows[0].file, i.rows[0].byte_offset))
     lead = incidents[0]
     signature = facts.signatures.get(lead.signature or "")
-    ranks = sorted({r for i in incidents for r in i.ranks})
-    nodes = sorted({n for i in incidents for n in i.nodes})
+    ranks = sorted({r for i in incidents for r in i.ranks} | set(_ranks_by_report(facts, incidents)))
+    nodes = sorted({n for i in incidents for n in i.nodes} | set(facts.topology.nodes_of(ranks)))
     at_start = all(facts.before_training(i.rows[0]) for i in incidents)
     everywhere = _is_everywhere(facts, ranks, at_start)
     class_: FailureClass = signature.class_ if signature else "application"
@@ -123,6 +149,10 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         )
     elif not ranks:
         scope = "none"
+    unknown = [i for i in incidents if not i.ranks and i.event.startswith(("python.", "cpp.", "c10d."))]
+    if scope == "rank" and unknown and {i.rows[0].pid for i in unknown} - {i.rows[0].pid for i in incidents if i.ranks}:
+        # Other processes report the same and are not identified, so this one cannot be singled out.
+        scope, ranks = "ranks", []
     weight = signature.weight if signature else 0.5
     general = signature is None or signature.priority <= 10
     merged = Incident(

@@ -184,6 +184,8 @@ def _exits_of(row: Row, topology: Topology) -> Iterable[tuple[int, int]]:
             yield row.rank, code
     elif row.event == "slurm.task_exit" and topology.tasks_are_ranks:
         code = row.exit_code if row.exit_code is not None else -(row.signal or 0)
+        if not code and row.attr("how") == "Out Of Memory":
+            code = -9
         if code > 128:
             code = 128 - code
         for task in expand_ranges(row.attr("tasks")) or ([row.task] if row.task is not None else []):
@@ -205,3 +207,19 @@ def certainly_before(a: Incident, b: Incident, slack: int = 0) -> bool:
     """Whether ``a`` lies before ``b`` by more than both bounds leave open."""
     first, second = interval(a.time, a.bound), interval(b.time, b.bound)
     return first is not None and second is not None and first[1] + slack < second[0]
+
+
+def before_in_stream(a: Incident, b: Incident) -> bool:
+    """Whether ``a`` was written before ``b`` in one and the same file: for what the clock leaves open.
+
+    One file is one stream, filled in the order in which its lines arrived; files say nothing about each other.
+    """
+    first, second = a.first, b.first
+    comparable = interval(a.time, a.bound) is not None and interval(b.time, b.bound) is not None
+    return (
+        not comparable
+        and first is not None
+        and second is not None
+        and first.file == second.file
+        and first.byte_offset < second.byte_offset
+    )

@@ -24,6 +24,8 @@ RULES: tuple[Rule, ...] = (
     absence.node_without_last_word,
     absence.store_host_gone,
     absence.accused_host,
+    absence.late_comer,
+    absence.output_ended_early,
     absence.behind_in_steps,
     absence.everybody_waits_in_company,
 )

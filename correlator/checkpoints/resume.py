@@ -181,13 +181,14 @@ def _not_on_disk(inventory: Inventory, logs: LogSide) -> list[ResumeCandidate]:
 def _judge_logs(logs: LogSide) -> Resume:
     saves = _merged(logs.saves)
     states = [(save, _durable(save, logs), _taint(save.step, logs, finite=None)) for save in saves]
-    failed = {(load.step, load.path) for load in logs.loads if load.failed}
+    loads = [replace(load, step=_step(load.step, load.path)) for load in logs.loads]
+    failed = {key for load in loads if load.failed for key in (load.step, load.path) if key is not None}
     known = {save.step for save in saves}
-    for load in logs.loads:
+    for load in loads:
         if not load.failed and load.step not in known:
             known.add(load.step)
             states.insert(0, (Save(load.step, load.path), True, _taint(load.step, logs, finite=None)))
-    states = [(s, d and (s.step, s.path) not in failed, t) for s, d, t in states]
+    states = [(s, d and s.step not in failed and s.path not in failed, t) for s, d, t in states]
     states.sort(key=lambda state: -1 if state[0].step is None else state[0].step)
     states.reverse()
     answer = Resume(candidates=[_log_candidate(*state) for state in states[:MAX_CANDIDATES]])
@@ -233,9 +234,7 @@ def _merged(saves: Iterable[Save]) -> list[Save]:
     """One record a save, in the order of the lines: those of its beginning, its end and of other ranks are joined."""
     found: dict[int | str | None, Save] = {}
     for save in saves:
-        step = save.step
-        if step is None and save.path is not None:
-            step = step_of(save.path.rstrip("/").rpartition("/")[2])
+        step = _step(save.step, save.path)
         key = step if step is not None else save.path
         known = found.get(key, Save(step, save.path))
         found[key] = Save(
@@ -249,6 +248,11 @@ def _merged(saves: Iterable[Save]) -> list[Save]:
     kept = list(found.values())
     # Behind an undated save another one was begun, so training went on: that is all its place in the row tells.
     return [replace(save, finished=True) if _passed(save, kept[i + 1 :]) else save for i, save in enumerate(kept)]
+
+
+def _step(step: int | None, path: str | None) -> int | None:
+    """The step, from the name in the path where the line did not state it."""
+    return step if step is not None or path is None else step_of(path.rstrip("/").rpartition("/")[2])
 
 
 def _passed(save: Save, later: list[Save]) -> bool:

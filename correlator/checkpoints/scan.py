@@ -160,6 +160,8 @@ def _compare(found: list[_Found]) -> None:
 
 def _compare_parts(one: Findings, together: Sequence[Findings]) -> None:
     """Parts that another iteration has and this one lacks: proof when both say they are of one topology."""
+    if one.complete is False:
+        return
     for other in together:
         lost = sorted(other.parts - one.parts)
         if other is one or not one.parts or not lost or other.complete is False:

@@ -29,7 +29,7 @@ def render_cascade(document: Document) -> Iterator[RenderableType]:
     if any(wave.ranks == set(document.collateral.ranks) for wave in shown):
         pass  # a line above names them
     elif document.collateral.ranks:
-        others = words.ranks_words(document.collateral.ranks, limit=400)
+        others = words.ranks_words(document.collateral.ranks, limit=60)
         yield layout.indent(layout.prose(f"Only suffered: {others}"))
     elif document.collateral.count:
         yield layout.indent(layout.line(f"Only suffered: {words.count_words(document.collateral.count, 'rank')}"))

@@ -28,7 +28,7 @@ _RESUME_HEADLINES = {
     "no-checkpoint": "No checkpoint to resume from: the job starts over",
     "unknown": "Not known whether it is safe to resume",
 }
-_CANDIDATES_SHOWN = 5
+_CANDIDATES_SHOWN = 3
 _VERSIONS_SHOWN = 4
 
 
@@ -202,19 +202,21 @@ def _resume(resume: Resume) -> Iterator[RenderableType]:
         head += f" {'from' if resume.status == 'safe' else 'at'} iteration {resume.iteration}"
     style = {"safe": "bold green", "unsafe": "bold red"}.get(resume.status, "bold")
     yield layout.indent(layout.prose(head, style))
-    if resume.path:
+    chosen = next((c for c in resume.candidates if _is_chosen(c, resume)), None)
+    if chosen and (chosen.topology or chosen.problems):
+        yield layout.indent(layout.line(_candidate_words(chosen)))
+    elif resume.path:
         yield layout.indent(layout.line(resume.path))
     yield from layout.bullets(map(layout.prose, resume.reasons))
-    others = [*dict.fromkeys(_candidate_words(c) for c in resume.candidates if _tells_more(c, resume))]
+    others = [*dict.fromkeys(_candidate_words(c) for c in resume.candidates if not _is_chosen(c, resume))]
     yield from layout.bullets(map(layout.line, others[:_CANDIDATES_SHOWN]))
     hidden = len(others) - _CANDIDATES_SHOWN
     if hidden > 0:
         yield layout.indent(layout.line(f"and {words.count_words(hidden, 'more checkpoint')}"))
 
 
-def _tells_more(candidate: ResumeCandidate, resume: Resume) -> bool:
-    chosen = (candidate.path, candidate.iteration) == (resume.path, resume.iteration)
-    return not chosen or candidate.complete is False or bool(candidate.topology or candidate.problems)
+def _is_chosen(candidate: ResumeCandidate, resume: Resume) -> bool:
+    return bool(resume.path) and (candidate.path, candidate.iteration) == (resume.path, resume.iteration)
 
 
 def _candidate_words(candidate: ResumeCandidate) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from rich.console import RenderableType
 
@@ -24,7 +24,8 @@ def _warnings(document: Document) -> Iterator[str]:
     if unheard := unheard_words(document.job):
         yield f"{unheard} Not collected is not the same as silent."
     yield from (f"skipped {text}" for text in _by_reason(document.inputs.files_skipped))
-    yield from (f"damaged {text}" for text in _by_reason(document.inputs.warnings))
+    yield from (f"damaged {text}" for text in _by_reason(entry for entry in document.inputs.warnings if entry.file))
+    yield from (entry.why for entry in document.inputs.warnings if not entry.file)
     unbound = [clock.node for clock in document.clocks if clock.bound_s is None]
     if len(document.clocks) > 1 and unbound:
         yield f"no event ties the clock of {words.fold_nodes(unbound)} to the others: its times say nothing about order"
@@ -49,7 +50,7 @@ def unheard_words(job: Job) -> str:
     return f"{missing:,} of {words.count_words(job.world_size, 'rank')} left no line that can be told to be theirs."
 
 
-def _by_reason(files: Sequence[SkippedFile]) -> Iterable[str]:
+def _by_reason(files: Iterable[SkippedFile]) -> Iterable[str]:
     by_reason: dict[str, list[str]] = {}
     for entry in files:
         by_reason.setdefault(entry.why, []).append(entry.file)

@@ -140,8 +140,8 @@ def wrap_command(command: str, width: int) -> list[str]:
 
     A command with a comment or a here-document is not broken: a backslash would change it.
 
-    >>> wrap_command("journalctl -k --since '2024-05-01 07:00' -o short-iso", 30)
-    ['journalctl -k \\', "    --since '2024-05-01 07:00' \\", '    -o short-iso']
+    >>> wrap_command("journalctl -k --since='2024-05-01 07:00' -o short-iso", 34)
+    ['journalctl -k \\', "    --since='2024-05-01 07:00' \\", '    -o short-iso']
     """
     words = _shell_words(command)
     if len(command) <= width or any(word.startswith("#") or "<<" in word for word in words):

@@ -1,0 +1,115 @@
+"""The lines that a block parser gets: those of one writer, from the candidate on, fetched as they are asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import overload
+
+from correlator.envelopes import Peeled
+from correlator.windows import Window
+
+#: Lines of all writers looked through, at most, for the lines of one writer's block.
+SPREAD = 20_000
+
+
+def group_of(p: Peeled) -> Hashable:
+    """Lines with equal groups can belong to one block: same process, same stream, and with or without ``[rankN]:``.
+
+    torch puts that prefix on every line of a traceback or on none.
+    """
+    return p.key, p.stream, p.inner_rank is not None
+
+
+class LineIndex:
+    """The lines of a window in file order, indexed by group; grows forwards on demand and peels each line once."""
+
+    def __init__(self, window: Window, peel: Callable[[int, int], Peeled], several: bool) -> None:
+        self._window = window
+        self._peel = peel
+        self._several = several
+        self._next: int | None = None
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.groups: dict[Hashable, list[int]] = defaultdict(list)
+
+    def locate(self, start: int, end: int) -> int:
+        """Ordinal of the line at ``start``, which becomes the first one known when it lies apart from all others."""
+        if self.starts and self.starts[0] <= start < (self._next if self._next is not None else self._window.size):
+            ordinal = bisect_left(self.starts, start)
+            if ordinal < len(self.starts) and self.starts[ordinal] == start:
+                return ordinal
+        elif self.starts and self._next == start:
+            self.grow()
+            return len(self.starts) - 1
+        self.starts, self.ends = [start], [end]
+        self.groups = defaultdict(list)
+        self.groups[self._group(start, end)].append(0)
+        self._next = self._window.next_start(end)
+        return 0
+
+    def grow(self) -> bool:
+        """Learn one more line; False at the end of the window."""
+        start = self._next
+        if start is None:
+            return False
+        end = self._window.line_end(start)
+        self.groups[self._group(start, end)].append(len(self.starts))
+        self.starts.append(start)
+        self.ends.append(end)
+        self._next = self._window.next_start(end)
+        return True
+
+    def _group(self, start: int, end: int) -> Hashable:
+        return group_of(self._peel(start, end)) if self._several else None
+
+
+class BlockLines(Sequence[str]):
+    """Peeled texts of the candidate line and of up to ``limit`` lines behind it of the same writer."""
+
+    def __init__(self, index: LineIndex, start: int, end: int, limit: int) -> None:
+        self._index = index
+        self._limit = limit + 1
+        self._first = index.locate(start, end)
+        self._members = index.groups[index._group(start, end)]
+        self._offset = bisect_left(self._members, self._first)
+
+    def _reach(self, count: int) -> int:
+        """How many lines there are, at least ``count`` when they can be had."""
+        count = min(count, self._limit)
+        index = self._index
+        while len(self._members) - self._offset < count:
+            if len(index.starts) - self._first > SPREAD or not index.grow():
+                break
+        return min(len(self._members) - self._offset, self._limit)
+
+    def bounds(self, position: int) -> tuple[int, int]:
+        """Window indices of a line already asked for."""
+        ordinal = self._members[self._offset + position]
+        return self._index.starts[ordinal], self._index.ends[ordinal]
+
+    def __len__(self) -> int:
+        return self._reach(self._limit)
+
+    @overload
+    def __getitem__(self, position: int) -> str: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[str]: ...
+    def __getitem__(self, position: int | slice) -> str | Sequence[str]:
+        if isinstance(position, slice):
+            bounded = position.stop is not None and position.stop >= 0 and (position.start or 0) >= 0
+            count = self._reach(position.stop) if bounded else len(self)
+            return [self[i] for i in range(*position.indices(count))]
+        if position < 0:
+            position += len(self)
+        if position < 0 or self._reach(position + 1) <= position:
+            raise IndexError(position)
+        start, end = self.bounds(position)
+        return self._index._peel(start, end).text
+
+    def __iter__(self) -> Iterator[str]:
+        position = 0
+        while self._reach(position + 1) > position:
+            yield self[position]
+            position += 1

@@ -1,0 +1,235 @@
+"""Where to resume: the judgement over disk and logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from correlator.checkpoints import Checkpoint, Inventory, scan
+from correlator.checkpoints.resume import Load, LogSide, Save, judge
+from correlator.diagnosis import Resume
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "checkpoints"
+
+
+def on_disk(
+    iteration: int, complete: bool | None = True, finite: bool | None = True, problems: tuple[str, ...] = ()
+) -> Checkpoint:
+    path = f"iter_{iteration:07d}"
+    return Checkpoint(path, iteration, "megatron-legacy", complete, problems, {"tp": 2}, finite, 1000, 0)
+
+
+def inventory(*checkpoints: Checkpoint, tracker: int | None = None, problem: str | None = None) -> Inventory:
+    return Inventory("/ckpt", tuple(sorted(checkpoints, key=lambda c: -(c.iteration or 0))), tracker, problem)
+
+
+def saved(*steps: int) -> tuple[Save, ...]:
+    return tuple(Save(step, f"/ckpt/iter_{step:07d}", started=True, finished=True) for step in steps)
+
+
+def said(answer: Resume, text: str) -> bool:
+    return any(text in reason for reason in answer.reasons)
+
+
+# a directory is given
+
+
+def test_newest_complete_checkpoint() -> None:
+    answer = judge(inventory(on_disk(10), on_disk(20), tracker=20), LogSide(saves=saved(10, 20), last_step=27))
+    assert (answer.status, answer.iteration, answer.path) == ("safe", 20, "/ckpt/iter_0000020")
+    assert answer.reasons == [
+        "iteration 20 is complete, its numbers are finite as far as read; steps 21 to 27 are repeated"
+    ]
+    assert [(c.iteration, c.topology) for c in answer.candidates] == [(20, "tp=2"), (10, "tp=2")]
+
+
+def test_newest_is_broken_and_the_mark_still_on_the_older_one() -> None:
+    broken = on_disk(20, complete=False, problems=("a shard is missing",))
+    answer = judge(inventory(on_disk(10), broken, tracker=10), LogSide())
+    assert (answer.status, answer.iteration) == ("safe", 10)
+    assert said(answer, "iteration 20 is newer, but incomplete: a shard is missing")
+    assert not said(answer, "relaunch")
+
+
+def test_a_mark_on_a_broken_one_is_told() -> None:
+    broken = on_disk(20, complete=False)
+    answer = judge(inventory(on_disk(10), broken, tracker=20, problem="it points to iter_0000020, …"), LogSide())
+    assert (answer.status, answer.iteration) == ("safe", 10)
+    assert said(answer, "a plain relaunch goes wrong: it points to iter_0000020")
+
+
+def test_a_mark_behind_the_newest_and_no_mark_at_all() -> None:
+    assert said(judge(inventory(on_disk(10), on_disk(20), tracker=10), LogSide()), "follows the mark to 10")
+    assert said(judge(inventory(on_disk(10)), LogSide()), "a plain relaunch starts from scratch")
+
+
+def test_only_broken_ones() -> None:
+    answer = judge(
+        inventory(on_disk(10, complete=False), tracker=10, problem="it points to …"), LogSide(saves=saved(10))
+    )
+    assert (answer.status, answer.iteration, answer.path) == ("unsafe", None, None)
+    assert said(answer, "it points to …")
+
+
+def test_an_undecided_one_is_neither_safe_nor_unsafe() -> None:
+    answer = judge(inventory(on_disk(10, complete=None)), LogSide())
+    assert (answer.status, answer.iteration) == ("unknown", 10)
+
+
+def test_weights_that_are_not_finite() -> None:
+    answer = judge(inventory(on_disk(10), on_disk(20, finite=False)), LogSide())
+    assert (answer.status, answer.iteration) == ("safe", 10)
+    assert judge(inventory(on_disk(20, finite=False)), LogSide()).status == "unsafe"
+
+
+@pytest.mark.parametrize(("finite", "iteration"), [(True, 20), (None, 10)])
+def test_nan_in_the_logs_counts_where_the_weights_were_not_read(finite: bool | None, iteration: int) -> None:
+    disk = inventory(on_disk(10, finite=finite), on_disk(20, finite=finite))
+    assert judge(disk, LogSide(nan_step=18)).iteration == iteration
+
+
+def test_suspicion_makes_even_the_older_one_unsafe_but_names_it() -> None:
+    answer = judge(inventory(on_disk(10), on_disk(20)), LogSide(suspect_from_step=15))
+    assert (answer.status, answer.iteration) == ("unsafe", 10)
+    assert said(answer, "silent corruption")
+    assert judge(inventory(on_disk(10)), LogSide(suspect_from_step=15)).status == "safe"
+    assert judge(inventory(on_disk(20)), LogSide(suspect_from_step=15)).status == "unsafe"
+
+
+def test_an_unconfirmed_save_is_passed_over_for_a_confirmed_one() -> None:
+    logs = LogSide(saves=(*saved(10), Save(20, started=True)), last_step=25)
+    answer = judge(inventory(on_disk(10), on_disk(20)), logs)
+    assert (answer.status, answer.iteration) == ("safe", 10)
+    alone = judge(inventory(on_disk(20)), logs)
+    assert (alone.status, alone.iteration) == ("safe", 20)
+    assert said(alone, "check it deeply")
+
+
+def test_a_save_that_left_nothing_is_a_candidate_all_the_same() -> None:
+    answer = judge(inventory(on_disk(10)), LogSide(saves=(*saved(10), Save(20, "/ckpt", started=True))))
+    assert (answer.status, answer.iteration) == ("safe", 10)
+    assert (answer.candidates[0].iteration, answer.candidates[0].complete) == (20, False)
+
+
+def test_weights_alone_do_not_outrank_a_full_checkpoint() -> None:
+    final = replace(on_disk(99), layout="safetensors", path="model.safetensors")
+    assert judge(inventory(on_disk(10), final), LogSide()).iteration == 10
+    assert judge(inventory(final), LogSide()).iteration == 99
+
+
+def test_an_empty_directory() -> None:
+    assert judge(inventory(), LogSide()).status == "no-checkpoint"
+    elsewhere = judge(inventory(), LogSide(saves=saved(10)))
+    assert (elsewhere.status, elsewhere.iteration) == ("unknown", 10)
+    assert judge(inventory(), LogSide(saves=(Save(10, started=True, failed=True),))).status == "unsafe"
+
+
+def test_the_fixture_with_nan() -> None:
+    answer = judge(scan(FIXTURES / "megatron_legacy"), LogSide(saves=saved(10, 20), nan_step=18, last_step=22))
+    assert (answer.status, answer.iteration) == ("safe", 10)
+    assert answer.path == str(FIXTURES / "megatron_legacy" / "iter_0000010")
+    assert said(answer, "a plain relaunch goes wrong")
+
+
+# only the logs
+
+
+def test_finished_saves() -> None:
+    answer = judge(None, LogSide(saves=saved(10, 20), last_step=24))
+    assert (answer.status, answer.iteration, answer.path) == ("safe", 20, "/ckpt/iter_0000020")
+    assert said(answer, "the files were not looked at")
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        Save(20, started=True),
+        Save(20, started=True, scheduled_async=True),
+        Save(20, started=True, failed=True),
+        Save(20, started=True, finished=True, failed=True),
+    ],
+)
+def test_unfinished_saves(save: Save) -> None:
+    assert judge(None, LogSide(saves=(save,), last_step=20)).status == "unsafe"
+    after = judge(None, LogSide(saves=(*saved(10), save), last_step=20))
+    assert (after.status, after.iteration) == ("safe", 10)
+
+
+def test_without_lines_for_the_end_going_on_is_the_confirmation() -> None:
+    logs = LogSide(saves=(Save(100, started=True), Save(200, started=True)), last_step=280)
+    assert judge(None, logs).iteration == 200
+    assert judge(None, replace(logs, last_step=200)).iteration == 100
+    scheduled = (Save(100, started=True), Save(200, started=True, scheduled_async=True))
+    assert judge(None, replace(logs, saves=scheduled)).iteration == 100
+
+
+def test_where_ends_are_printed_a_missing_one_counts() -> None:
+    logs = LogSide(saves=(*saved(100), Save(200, started=True)), last_step=280)
+    assert judge(None, logs).iteration == 100
+
+
+def test_lines_of_one_save_are_joined() -> None:
+    lines = (Save(10, started=True), Save(10, "/ckpt", scheduled_async=True), Save(10, finished=True))
+    answer = judge(None, LogSide(saves=lines))
+    assert (answer.status, answer.path, len(answer.candidates)) == ("safe", "/ckpt", 1)
+
+
+def test_the_step_in_a_path() -> None:
+    answer = judge(None, LogSide(saves=(Save(path="/out/checkpoint-4000/", started=True),), last_step=4180))
+    assert (answer.status, answer.iteration) == ("safe", 4000)
+
+
+def test_saves_known_by_path_alone() -> None:
+    first, second = Save(path="/out/a.ckpt", started=True), Save(path="/out/b.ckpt", started=True)
+    answer = judge(None, LogSide(saves=(first, second)))
+    assert (answer.status, answer.path) == ("safe", "/out/a.ckpt")
+    assert judge(None, LogSide(saves=(first,))).status == "unsafe"
+
+
+def test_nan_in_the_logs() -> None:
+    logs = LogSide(saves=saved(10, 20), nan_step=18)
+    assert judge(None, logs).iteration == 10
+    assert judge(None, replace(logs, nan_step=5)).status == "unsafe"
+    assert judge(None, LogSide(saves=(Save(path="/out/a.ckpt", finished=True),), nan_step=5)).status == "unknown"
+
+
+def test_suspicion_in_the_logs() -> None:
+    logs = LogSide(saves=saved(10, 20), suspect_from_step=18)
+    assert (judge(None, logs).status, judge(None, logs).iteration) == ("unsafe", 10)
+    assert judge(None, replace(logs, suspect_from_step=21)).status == "safe"
+
+
+def test_storage_errors_with_every_save_reported_as_finished() -> None:
+    logs = LogSide(saves=saved(10, 20), storage_errors_during_save=True)
+    assert (judge(None, logs).status, judge(None, logs).iteration) == ("safe", 10)
+    assert judge(None, replace(logs, saves=saved(10))).status == "unknown"
+    hit = (*saved(10), Save(20, started=True))
+    assert judge(None, replace(logs, saves=hit)).iteration == 10
+
+
+def test_a_checkpoint_the_job_itself_loaded() -> None:
+    answer = judge(None, LogSide(loads=(Load(50, "/ckpt/iter_0000050"),)))
+    assert (answer.status, answer.iteration) == ("safe", 50)
+    failed = LogSide(saves=saved(40, 50), loads=(Load(50, "/ckpt/iter_0000050", failed=True),))
+    assert judge(None, failed).iteration == 40
+    by_path = (Save(path="/out/a.ckpt", finished=True), Save(path="/out/b.ckpt", finished=True))
+    assert judge(None, LogSide(saves=by_path, loads=(Load(path="/out/b.ckpt", failed=True),))).path == "/out/a.ckpt"
+
+
+@pytest.mark.parametrize(
+    ("logs", "status"),
+    [
+        (LogSide(), "unknown"),
+        (LogSide(last_step=60), "unknown"),
+        (LogSide(failed_at_start=True), "no-checkpoint"),
+        (LogSide(started_from_scratch_after_restart=True), "no-checkpoint"),
+        (LogSide(last_step=63, save_interval=1000), "no-checkpoint"),
+        (LogSide(last_step=1063, save_interval=1000), "unknown"),
+    ],
+)
+def test_nothing_announced(logs: LogSide, status: str) -> None:
+    answer = judge(None, logs)
+    assert answer.status == status
+    assert answer.reasons
