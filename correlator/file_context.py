@@ -160,10 +160,19 @@ def detect_layers(head: Sequence[str], tail: Sequence[str], clock: Clock) -> Fil
     )
 
 
+_RANK_BYTES = re.compile(rb"\[rank(\d+)\]:")
+_TAG_BYTES = re.compile(rb"^(?:[\w.-]+: )?\[[A-Za-z_]+\d+\]:", re.M)
+
+
+def is_one_process(sample: bytes) -> bool:
+    """True when nothing in the sample contradicts a file name that says: one process wrote this."""
+    return len(set(_RANK_BYTES.findall(sample))) <= 1 and len(set(_TAG_BYTES.findall(sample))) <= 1
+
+
 def file_clock(job: JobContext, head: bytes, tail: bytes, mtime_ns: int) -> Clock:
     """The clock for a file's stamps: years from its own dated stamps, else from the job's, else from ``mtime_ns``."""
     clock = Clock(zone=job.zone)
-    own = sorted(dated_stamps_ns(head, clock) + dated_stamps_ns(tail, clock))
+    own = sorted(dated_stamps_ns(head, clock, 4) + dated_stamps_ns(tail, clock, 4))
     if own:
         return replace(clock, reference_ns=own[len(own) // 2])
     if job.reference_ns is not None:
@@ -175,6 +184,9 @@ def file_context(
     job: JobContext, head: bytes, tail: bytes, mtime_ns: int, *, single_process: bool, complete: bool
 ) -> FileContext:
     """The context of one file from its samples; ``complete``: the samples are all of it."""
+    if single_process and is_one_process(head) and is_one_process(tail):
+        clock = file_clock(job, head, tail, mtime_ns)
+        return FileContext(clock=clock, split_ranks=False, several=False, tee_rank=job.tee_rank, tee_space=job.tee_space)
     first, last = sample_lines(head, tail)
     context = detect_layers(first, last, file_clock(job, head, tail, mtime_ns))
     context = replace(context, tee_rank=job.tee_rank, tee_space=job.tee_space, split_ranks=False)
@@ -186,9 +198,7 @@ def file_context(
         if p.inner_rank is not None:
             ranks[p.key].add(p.inner_rank)
     labelled = any(key for key, _ in keys)
-    if single_process:
-        split = False
-    elif any(len(found) > 1 for found in ranks.values()):
+    if any(len(found) > 1 for found in ranks.values()):
         split = True
     else:
         # Nothing seen: believe a complete sample, or a label that owns exactly one rank everywhere.

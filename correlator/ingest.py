@@ -45,10 +45,12 @@ PARALLEL_FROM_BYTES = 200 << 20
 #: Last lines of all files together that are looked at one by one.
 TAIL_BUDGET = 32 << 20
 TAIL_BYTES = 64 << 10
-#: Rows of frequent harmless lines, all windows together.
+#: The same for first lines, which also are the sample from which a file's prefixes are judged.
+HEAD_BUDGET = 8 << 20
+HEAD_BYTES = 16 << 10
+#: Rows of frequent harmless lines, all units together, and how many kinds of them one file may have.
 SPARSE_BUDGET = 20_000
-#: Bytes of a file's start and end from which its prefixes are judged.
-SAMPLE_BYTES = 16 << 10
+_SPARSE_KINDS = 6
 #: Files from which the job's context is judged.
 SAMPLE_FILES = 64
 
@@ -117,6 +119,7 @@ class _Plan:
 
     job: JobContext
     sparse_quota: int
+    head_bytes: int
     tail_bytes: int
     patterns: tuple[Pattern, ...] | None
     extra: tuple[Pattern, ...]
@@ -146,7 +149,8 @@ def ingest(
     units = _plan_units(found.files)
     plan = _Plan(
         job=job,
-        sparse_quota=max(4, min(50, SPARSE_BUDGET // max(1, len(units)))),
+        sparse_quota=max(3, min(50, SPARSE_BUDGET // (_SPARSE_KINDS * len(units)))),
+        head_bytes=max(2048, min(HEAD_BYTES, HEAD_BUDGET // len(found.files))),
         tail_bytes=max(2048, min(TAIL_BYTES, TAIL_BUDGET // len(found.files))),
         patterns=None if patterns is None else tuple(patterns),
         extra=tuple(extra_patterns),
@@ -159,22 +163,22 @@ def ingest(
 # --- planning ------------------------------------------------------------------------------------------------------------
 
 
-def _samples(file: SourceFile) -> tuple[bytes, bytes]:
+def _samples(file: SourceFile, size: int) -> tuple[bytes, bytes]:
     """First and last bytes; a streamed file has only first ones here."""
     try:
         if file.streamed:
             head = b""
             for piece in iter_bytes(file.path, file.compression, damage_is_error=False):
                 head += piece
-                if len(head) >= 2 * SAMPLE_BYTES:
+                if len(head) >= 2 * size:
                     break
-            return head[: 2 * SAMPLE_BYTES], b""
-        with file.path.open("rb") as stream:
-            head = stream.read(SAMPLE_BYTES)
-            if file.size <= SAMPLE_BYTES:
+            return head[: 2 * size], b""
+        with file.path.open("rb", buffering=0) as stream:
+            head = stream.read(size)
+            if file.size <= size:
                 return head, b""
-            stream.seek(max(SAMPLE_BYTES, file.size - SAMPLE_BYTES))
-            return head, stream.read(SAMPLE_BYTES)
+            stream.seek(max(size, file.size - size))
+            return head, stream.read(size)
     except OSError:
         return b"", b""
 
@@ -184,7 +188,7 @@ def _job_context(files: Sequence[SourceFile], job: JobContext) -> JobContext:
     dated: list[int] = []
     tags = RankTags()
     for file in files[::step][:SAMPLE_FILES]:
-        head, tail = _samples(file)
+        head, tail = _samples(file, HEAD_BYTES)
         clock = Clock(zone=job.zone)
         dated += dated_stamps_ns(head, clock, 10) + dated_stamps_ns(tail, clock, 10)
         if b"[rank" in head:
@@ -254,16 +258,23 @@ def read_units(units: Sequence[Unit], plan: _Plan) -> list[UnitResult]:
 
 def _read_unit(unit: Unit, matcher: Matcher, plan: _Plan) -> UnitResult:
     file = unit.file
-    head, tail = _samples(file)
+    head, tail = _samples(file, plan.head_bytes)
     context = file_context(
         plan.job,
         head,
         tail,
         file.mtime_ns,
         single_process=file.claims.single_process,
-        complete=not file.streamed and file.size <= 2 * SAMPLE_BYTES,
+        complete=not file.streamed and file.size <= 2 * plan.head_bytes,
     )
-    reader = UnitReader(unit, matcher, context, sparse_quota=plan.sparse_quota, tail_bytes=plan.tail_bytes)
+    reader = UnitReader(
+        unit,
+        matcher,
+        context,
+        sparse_quota=plan.sparse_quota,
+        head_bytes=plan.head_bytes,
+        tail_bytes=plan.tail_bytes,
+    )
     try:
         if file.streamed:
             return reader.read(streamed_windows(file))

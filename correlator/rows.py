@@ -129,9 +129,13 @@ def collapse(rows: Sequence[Row]) -> list[Row]:
 def to_table(rows: Iterable[Row]) -> pa.Table:
     """The rows as a table of ``correlator.events.SCHEMA``."""
     rows = list(rows)
+    present: set[str] = set().union(*rows) if rows else set()
     columns = []
     for column in SCHEMA:
         name = column.name
+        if name not in present:
+            columns.append(pa.nulls(len(rows), column.type))
+            continue
         if name == "attributes":
             values: list[Any] = [sorted(row[name].items()) for row in rows]
         else:

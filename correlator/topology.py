@@ -285,7 +285,11 @@ def _tasks(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> Non
     if not top.tasks_are_ranks:
         return
     for writer in writers:
-        if writer.rank is None and writer.task is not None and not (by_name.get(writer.file) and _task_from_name(writer)):
+        if (
+            writer.rank is None
+            and writer.task is not None
+            and not (by_name.get(writer.file) and _task_from_name(writer))
+        ):
             writer.rank, writer.rank_basis = writer.task, "label"
     for row in rows:
         if row.event == "slurm.task_exit" and row.node and not row.attr("nodes"):
@@ -416,6 +420,7 @@ def _ranks_of_writers(top: Topology, writers: Iterable[Writer]) -> None:
 
 def _pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
     largest = max((int(r.attr("nranks") or 0) for r in rows if r.event == "nccl.init"), default=0)
+    _pids_in_spawn_order(top, rows)
     for row in rows:
         rank = row.rank
         if row.event in (
@@ -516,23 +521,41 @@ def _fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) 
         if (
             row.rank is not None
             and row.node
-            and row.event.startswith(("torchrun.", "python.", "nccl.", "megatron.nan"))
+            and row.event.startswith(("torchrun.", "python.", "nccl.", "c10d.", "megatron.nan"))
         ):
             known = top.ranks.setdefault(row.rank, Rank(row.rank))
             known.node = known.node or row.node
     if len(top.nodes) == 1:
         for known in top.ranks.values():
             known.node = known.node or top.nodes[0]
+    _nodes_between_neighbours(top)
     for known in top.ranks.values():
         known.collected = known.collected or (known.node in top.collected_nodes)
     _gpus_by_bus_order(top, rows)
+
+
+def _nodes_between_neighbours(top: Topology) -> None:
+    """A rank between two ranks of one node is on that node: launchers give a node consecutive ranks.
+
+    Left out where the nodes' ranges overlap, which says that this launch did not number so.
+    """
+    spans: dict[str, tuple[int, int]] = {}
+    for known in top.ranks.values():
+        if known.node:
+            low, high = spans.get(known.node, (known.rank, known.rank))
+            spans[known.node] = (min(low, known.rank), max(high, known.rank))
+    for known in top.ranks.values():
+        if known.node is None:
+            around = [node for node, (low, high) in spans.items() if low < known.rank < high]
+            if len(around) == 1:
+                known.node = around[0]
 
 
 def _gpus_by_bus_order(top: Topology, rows: Sequence[Row]) -> None:
     """Local rank of a device by bus order, only where the node's devices are all named and as many as its ranks."""
     named: dict[str | None, set[str]] = defaultdict(set)
     for row in rows:
-        if row.event.startswith(("kernel.", "gpu.")):
+        if row.event.startswith(("kernel.", "gpu.")) and row.event != "kernel.sxid":
             if row.pci_bus_id:
                 named[row.node].add(row.pci_bus_id)
             named[row.node].update(row.attr("devices").split())

@@ -24,8 +24,6 @@ from correlator.windows import MAX_LINE, Window
 #: Look-back for the time of a line without one.
 LOOK_BACK_LINES = 50
 _LOOK_BACK_OTHERS = 400
-#: Bytes of the first lines of a file that are looked at one by one.
-HEAD_BYTES = 16 << 10
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
 ERROR_ROWS = 40
 
@@ -126,13 +124,14 @@ class UnitReader:
     """Reads the windows of one unit."""
 
     def __init__(
-        self, unit: Unit, matcher: Matcher, context: FileContext, *, sparse_quota: int, tail_bytes: int
+        self, unit: Unit, matcher: Matcher, context: FileContext, *, sparse_quota: int, head_bytes: int, tail_bytes: int
     ) -> None:
         self.file = unit.file
         self.unit = unit
         self.matcher = matcher
         self.context = context
         self.sparse_quota = sparse_quota
+        self.head_bytes = head_bytes
         self.tail_bytes = tail_bytes
         self.dense, self.sparse = matcher.engines()
         self.result = UnitResult(unit.index, unit.file.name)
@@ -210,22 +209,15 @@ class UnitReader:
 
     def _sparse_hits(self, stop: int) -> list[Hit]:
         """The first and last few occurrences of frequent literals: forwards until enough, then backwards."""
-        window, quota = self._window, self.sparse_quota
+        window, enough = self._window, 8 * self.sparse_quota
         overlap = max((len(literal) for literal in self.matcher.sparse_literals), default=1) - 1
-        seen: dict[int, int] = defaultdict(int)
         first: list[Hit] = []
-        enough = 4 * quota
         position = window.start
         while position < stop and len(first) < enough:
             block_end = min(stop, position + _SPARSE_BLOCK)
-            for hit in self.sparse.scan(window.data, max(window.start, position - overlap), block_end):
-                if hit[0] > position:
-                    seen[hit[1]] += 1
-                    if seen[hit[1]] <= quota or block_end >= stop - _SPARSE_BLOCK:
-                        first.append(hit)
+            scanned = self.sparse.scan(window.data, max(window.start, position - overlap), block_end)
+            first += [hit for hit in scanned if hit[0] > position]
             position = block_end
-        if position >= stop:
-            return self._edges(first)
         last: list[Hit] = []
         back = stop
         while back > position and len(last) < enough:
@@ -236,14 +228,18 @@ class UnitReader:
         return self._edges(first + last)
 
     def _edges(self, hits: list[Hit]) -> list[Hit]:
+        """Of every sparse pattern the first and the last hits."""
         quota = self.sparse_quota
-        by_literal: dict[int, list[Hit]] = defaultdict(list)
-        for hit in hits:
-            by_literal[hit[1]].append(hit)
-        kept: list[Hit] = []
-        for found in by_literal.values():
-            kept += found if len(found) <= 2 * quota else found[:quota] + found[-quota:]
-        return kept
+        chosen: set[Hit] = set()
+        for ordered in (hits, hits[::-1]):
+            taken: dict[int, int] = defaultdict(int)
+            for hit in ordered:
+                entries = self.matcher.sparse_entries[hit[1]]
+                if any(taken[entry.number] < quota for entry in entries):
+                    chosen.add(hit)
+                for entry in entries:
+                    taken[entry.number] += 1
+        return sorted(chosen)
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
@@ -449,9 +445,14 @@ class UnitReader:
             result.last_ns = last if result.last_ns is None else max(result.last_ns, last)
 
     def _read_head(self) -> None:
+        """The first lines: all of them where several writers alternate, else on to the first stamp."""
         window = self._window
-        for start, end in window.lines_between(0, min(window.end, HEAD_BYTES)):
-            self._saw(start, end, self._peel(start, end))
+        last = min(window.end, self.head_bytes)
+        for number, (start, end) in enumerate(window.lines_between(0, last)):
+            p = self._peel(start, end)
+            self._saw(start, end, p)
+            if not self.context.several and (p.timestamp_ns is not None or number == LOOK_BACK_LINES):
+                break
 
     def _read_tail(self) -> None:
         """The last lines: all of them where several writers alternate, else back to the last stamp."""

@@ -16,6 +16,7 @@ HUGGING_FACE = (
         ("Saving model checkpoint to ", "Saving current state to "),
         rf"Saving (?:model checkpoint|current state) to {PATH}",
         "Saving model checkpoint to /mnt/out/checkpoint-1200",
+        completion="none",
     ),
     line(
         "file_saved",
@@ -62,6 +63,7 @@ LIGHTNING = (
         r"Epoch (?P<epoch>\d+)(?:, global step (?P<step>\d+))?: .*, saving model to ['\"]?(?P<path>.+?)['\"]? as top",
         "Epoch 9, global step 1200: 'val_loss' reached 3.31220 (best 3.31220), saving model to "
         "'/mnt/ckpt/epoch=9-step=1200.ckpt' as top 3",
+        completion="none",
     ),
     line(
         "load_started",
@@ -314,5 +316,6 @@ OTHERS = (
         r"Saving checkpoint at (?P<path>\S*/(?P<step>\d+))\s*$",
         "Saving checkpoint at /mnt/run/checkpoints/1200",
         not_samples=("Saving checkpoint at step 1200",),
+        completion="none",
     ),
 )

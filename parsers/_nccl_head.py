@@ -6,12 +6,13 @@
 ``<host>:<pid>:<tid> [<index of the thread's current CUDA device>]``; the host is cut at its first dot. From 2.26 on a
 stamp comes before it (WARN only, by default), from 2.30 on the function after the source line. The head is optional in
 the patterns: excerpts often lack it, and another process's text can stand before it on the same line.
+The bound on the host keeps the search linear in lines without spaces.
 Source: NVIDIA/nccl ``src/debug.cc``, tags 2.6 to 2.30.
 """
 
 from __future__ import annotations
 
-HEAD = r"(?:(?P<node>[\w.-]+):(?P<pid>\d+):(?P<tid>\d+) \[(?:(?P<gpu>\d+)|-\d+)\] )?"
+HEAD = r"(?:(?P<node>[\w.-]{1,255}):(?P<pid>\d+):(?P<tid>\d+) \[(?:(?P<gpu>\d+)|-\d+)\] )?"
 
 #: Up to the text of a warning.
 WARN = HEAD + r"(?:(?P<source>[\w./-]+):\d+ (?:\((?P<function>[^)]*)\) )?)?NCCL WARN "

@@ -2,9 +2,10 @@
 
 The known frameworks come first (``_checkpoints_megatron``, ``_checkpoints_trainers``; versions there), then the forms
 that private training loops share. Attribute ``format`` names the framework, ``other`` for those. Frameworks that print
-no completion line (the newest DeepSpeed, Hugging Face) give only ``save_started``. ``file_saved`` is one file of one
-rank, not a checkpoint; ``scope`` = ``rank`` or ``node`` marks a line that speaks for that much only. ``path`` is what
-the line names: Megatron prints the folder of all checkpoints, most others the checkpoint itself.
+no completion line give only ``save_started``, with ``completion`` = ``none`` (Hugging Face, Lightning, nanotron; the
+newest DeepSpeed too, whose older versions print one). ``file_saved`` is one file of one rank, not a checkpoint;
+``scope`` = ``rank`` or ``node`` marks a line that speaks for that much only. ``path`` is what the line names: Megatron
+prints the folder of all checkpoints, most others the checkpoint itself.
 """
 
 from __future__ import annotations

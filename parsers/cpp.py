@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from correlator.events import BODY_LIMIT, Found, Parser, Pattern
-from parsers._lines import further_lines, message, named, one_line, signal_number
+from parsers._lines import further_lines, named, one_line, signal_number
 
 _TERMINATE = re.compile(
     r"terminate called after throwing an instance of '(?P<type>[^']*)'|terminate called (?:recur|with)"
@@ -21,6 +22,7 @@ _WHAT = re.compile(r"what\(\):\s*")
 _SCOPE = re.compile(
     r"^\[(?:PG (?:ID \d+ PG GUID )?(?P<process_group>[^\s()\]]+)(?: ?\([^)]*\))? )?Rank (?P<group_rank>\d+)\]"
 )
+_ORIGIN = re.compile(r"^Exception raised from (?P<function>.+?) at (?P<source>[^\s:]+:\d+) \(most recent call first\)")
 #: Lines between the announcement and what() that other processes may have put there.
 _PATIENCE = 60
 
@@ -56,6 +58,19 @@ def _parse_terminate(lines: Sequence[str]) -> list[Found]:
     return found
 
 
+def _parse_origin(lines: Sequence[str]) -> list[Found]:
+    """Where an exception was raised; covers the native frames below it."""
+    origin = _ORIGIN.match(lines[0])
+    if origin is None:
+        return []
+    last = 0
+    for position, text in enumerate(islice(lines, 1, None), 1):
+        if not text.startswith(("frame #", "<omitting python frames>")):
+            break
+        last = position
+    return [Found(0, last, named(origin), body=lines[0].strip())]
+
+
 TERMINATE = Pattern(
     event="cpp.terminate",
     literals=("terminate called after throwing an instance of", "terminate called without an active exception"),
@@ -71,11 +86,12 @@ TERMINATE = Pattern(
 ORIGIN = Pattern(
     event="cpp.exception_origin",
     literals=("Exception raised from ",),
-    block=message(r"^Exception raised from (?P<function>.+?) at (?P<source>[^\s:]+:\d+) \(most recent call first\)"),
+    block=_parse_origin,
     block_lines=200,
     severity="info",
     sample="Exception raised from checkTimeout at /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:635 "
-    "(most recent call first):",
+    "(most recent call first):\n"
+    "frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x96 (0x7f12 in /opt/env/lib/libc10.so)",
     not_samples=("ValueError: Exception raised from somewhere",),
 )
 

@@ -29,7 +29,7 @@ PARSER = Parser(
         Pattern(
             event="kernel.segfault",
             literals=("]: segfault at ",),
-            regex=r"(?P<name>\S+)\[(?P<pid>\d+)\]: segfault at \S+ ip \S+ sp \S+ error \w+(?: in "
+            regex=r"(?P<name>\S{1,32})\[(?P<pid>\d+)\]: segfault at \S+ ip \S+ sp \S+ error \w+(?: in "
             r"(?P<library>[^\[\s]+))?",
             sample="python3[4711]: segfault at 7f2a00000010 ip 00007f2b1c2d3e4f sp 00007ffd1a2b3c40 error 4 in "
             "libnccl.so.2[7f2b1c000000+a00000]",

@@ -93,7 +93,7 @@ PARSER = Parser(
         Pattern(
             event="kernel.oom_context",
             literals=("invoked oom-killer: ", "oom_reaper: reaped process "),
-            regex=r"(?:(?P<name>\S+) invoked oom-killer: gfp_mask=|"
+            regex=r"(?:(?P<name>\S{1,32}) invoked oom-killer: gfp_mask=|"
             r"oom_reaper: reaped process (?P<pid>\d+) \((?P<reaped>[^)]*)\))",
             sample="python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
             severity="warning",
@@ -101,7 +101,7 @@ PARSER = Parser(
         Pattern(
             event="kernel.oom_context",
             literals=("killed by the OOM killer",),
-            regex=r"(?P<unit>\S+): A process of this unit has been killed by the OOM killer",
+            regex=r"(?P<unit>\S{1,255}): A process of this unit has been killed by the OOM killer",
             sample="session-42.scope: A process of this unit has been killed by the OOM killer.",
             severity="warning",
         ),

@@ -1,7 +1,8 @@
-"""Errors of the operating system that a program or shell prints in its own words, outside Python tracebacks.
+"""Errors of the operating system that a program prints in its own words, outside Python tracebacks.
 
-Emitted by: anything that prints strerror(3), and shells about the commands they ran. glibc's English texts.
-Gives: os.error (errno_text), os.child_killed (pid, signal), os.command_failed (a command that could not be started).
+Emitted by: anything that prints strerror(3) (glibc's English texts); interpreters and interactive shells about a
+command that they could not start.
+Gives: os.error (errno_text), os.command_failed (script or command).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 
 from correlator.events import Parser, Pattern
 from parsers._exception_text import read_final
-from parsers._lines import one_line, signal_number
+from parsers._lines import one_line
 
 #: Texts of strerror(3) that a training job does not survive; the frequent harmless ones (no such file, permission on a
 #: probe, connection refused while retrying) are left to the emitters that know what they mean.
@@ -44,10 +45,6 @@ def _plain(match: re.Match[str]) -> dict[str, object] | None:
     return {"errno_text": match["errno_text"]}
 
 
-def _command(match: re.Match[str]) -> dict[str, object]:
-    return {"command": match["script"] or match["command"], "errno_text": match["why"] or match["text"]}
-
-
 ERROR = Pattern(
     event="os.error",
     literals=ERRNO_TEXTS,
@@ -60,31 +57,13 @@ ERROR = Pattern(
     ),
 )
 
-CHILD_KILLED = Pattern(
-    event="os.child_killed",
-    literals=(" Killed ", " Segmentation fault", " Bus error", " Aborted ", " Illegal instruction", " Terminated "),
-    block=one_line(
-        r"\bline \d+: +(?P<pid>\d+) (?P<how>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|"
-        r"Floating point exception|Terminated) ",
-        lambda m: {"pid": m["pid"], "signal": signal_number(m["how"]), "how": m["how"]},
-    ),
-    block_lines=0,
-    sample="/opt/job/launch.sh: line 14:  4711 Killed                  python train.py --config run.yaml",
-    not_samples=("Worker 4711 Killed ", "2 tasks Terminated "),
-)
-
 COMMAND_FAILED = Pattern(
     event="os.command_failed",
     literals=(": command not found", "can't open file '"),
-    block=one_line(
-        r"can't open file '(?P<script>[^']+)': \[Errno \d+\] (?P<why>.+)|"
-        r"\bline \d+: (?P<command>[\w./-]+): (?P<text>command not found)|"
-        r"^(?:-?(?:ba|z|k|da)?sh): (?P<other>[\w./-]+): command not found",
-        lambda m: _command(m) if not m["other"] else {"command": m["other"], "errno_text": "command not found"},
-    ),
-    block_lines=0,
+    regex=r"can't open file '(?P<script>[^']+)': \[Errno \d+\] (?P<why>.+)|"
+    r"^(?:-?(?:ba|z|k|da)?sh|env): (?P<command>[\w./-]+): command not found",
     sample="python3: can't open file '/opt/job/train.py': [Errno 2] No such file or directory",
-    not_samples=("retry: command not found in cache",),
+    not_samples=("retry: command not found in cache", "launch.sh: line 42: torchrun: command not found"),
 )
 
-PARSER = Parser("os_errors", (ERROR, CHILD_KILLED, COMMAND_FAILED))
+PARSER = Parser("os_errors", (ERROR, COMMAND_FAILED))

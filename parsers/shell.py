@@ -38,7 +38,7 @@ PARSER = Parser(
         Pattern(
             event="shell.child_died",
             literals=(": line ",),
-            block=one_line(rf"(?P<script>\S+): line \d+: +(?P<pid>\d+) (?P<how>{_WORDS})\b", _child),
+            block=one_line(rf"(?P<script>\S{{1,255}}): line \d+: +(?P<pid>\d+) (?P<how>{_WORDS})\b", _child),
             block_lines=0,
             sample="/var/spool/slurmd/job123/slurm_script: line 42:  4711 Killed                  python train.py",
             not_samples=("train.sh: line 42: torchrun: command not found",),
@@ -46,9 +46,9 @@ PARSER = Parser(
         Pattern(
             event="shell.command_failed",
             literals=(": command not found", ": line "),
-            regex=r"(?P<script>\S+): line \d+: (?:(?P<command>\S+): )?(?P<reason>command not found|No such file or "
-            r"directory|"
-            r"Permission denied|cannot execute.*|unbound variable|syntax error.*|ulimit: .*)$",
+            regex=r"(?P<script>\S{1,255}): line \d+: (?:(?P<command>\S+): )?(?P<reason>command not found|"
+            r"No such file or directory|Permission denied|cannot execute.*|unbound variable|syntax error.*|"
+            r"ulimit: .*)$",
             sample="train.sh: line 42: torchrun: command not found",
         ),
         Pattern(
@@ -68,7 +68,7 @@ PARSER = Parser(
         Pattern(
             event="ssh.failed",
             literals=("Host key verification failed", "Permission denied (publickey"),
-            regex=r"(?:(?P<peer>\S+@\S+|[\w.-]+): )?(?P<reason>Host key verification failed|Permission denied "
+            regex=r"(?:(?P<peer>[\w.@-]{1,255}): )?(?P<reason>Host key verification failed|Permission denied "
             r"\(publickey.*\))",
             sample="alice@node012: Permission denied (publickey,password).",
         ),

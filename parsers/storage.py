@@ -16,7 +16,7 @@ from correlator.events import Parser, Pattern
 from parsers._lines import named, one_line
 
 _OBJECT_ERROR = (
-    r"(?P<exception>[\w.]+(?:Error|Exception): )?(?:An error occurred \((?P<code>[\w-]+)\) when calling the "
+    r"(?P<exception>[\w.]{1,255}(?:Error|Exception): )?(?:An error occurred \((?P<code>[\w-]+)\) when calling the "
     r"(?P<operation>\w+) "
     r"operation(?: \(reached max retries: \d+\))?: (?P<text>.*)|(?P<unreachable>Could not connect to the endpoint "
     r"URL): "
@@ -58,7 +58,7 @@ PARSER = Parser(
         Pattern(
             event="kernel.storage",
             literals=("This client was evicted by ",),
-            regex=r"(?:(?P<target>[\w-]+): )?This client was (?P<what>evicted) by (?P<server>[^\s;]+)",
+            regex=r"(?:(?P<target>[\w-]{1,255}): )?This client was (?P<what>evicted) by (?P<server>[^\s;]+)",
             fields={"filesystem": "lustre"},
             sample="LustreError: 167-0: scratch-MDT0000-mdc-ffff8a: This client was evicted by scratch-MDT0000; in "
             "progress "
@@ -67,7 +67,7 @@ PARSER = Parser(
         Pattern(
             event="kernel.storage",
             literals=("was lost; in progress operations",),
-            regex=r"(?:(?P<target>[\w-]+): )?Connection to (?P<server>\S+) \(at (?P<peer>[^)]*)\) was "
+            regex=r"(?:(?P<target>[\w-]{1,255}): )?Connection to (?P<server>\S+) \(at (?P<peer>[^)]*)\) was "
             r"(?P<what>lost); in progress "
             r"operations using this service will (?P<outcome>wait|fail)",
             fields={"filesystem": "lustre"},

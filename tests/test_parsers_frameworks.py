@@ -46,14 +46,13 @@ KEPT = ("line", "event", "severity", "node", "rank", "local_rank", "group_rank",
 
 def rows_of(parser: Parser, log: Path) -> list[dict[str, object]]:
     """The rows of one parser in one file: what it captured and who it is about, not where the row lies."""
+    events = ingest(log, patterns=parser.patterns).events.select([*KEPT, "attributes"])
     own = {pattern.event for pattern in parser.patterns}
-    table = ingest(log).events.select([*KEPT, "attributes"])
-    found = []
-    for row in table.to_pylist():
-        if row["event"] in own:
-            attributes = dict(row.pop("attributes"))
-            found.append({k: v for k, v in row.items() if v is not None} | {"attributes": attributes})
-    return found
+    return [
+        {k: dict(v) if k == "attributes" else v for k, v in row.items() if v is not None}
+        for row in events.to_pylist()
+        if row["event"] in own  # the end of a file may give a general row
+    ]
 
 
 def find(parser: Parser, text: str) -> list[tuple[str, dict[str, object]]]:

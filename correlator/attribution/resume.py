@@ -7,7 +7,7 @@ from pathlib import Path
 
 from correlator.cascade.model import Facts, Finding
 from correlator.checkpoints import Inventory, scan
-from correlator.checkpoints.resume import LogSide, Save, judge
+from correlator.checkpoints.resume import Load, LogSide, Save, judge
 from correlator.diagnosis import Resume
 from correlator.records import Row
 
@@ -69,6 +69,11 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
         and bool(facts.events("torchrun.restart")),
         storage_errors_during_save=failing and chosen is not None and chosen.subclass == "storage",
         failed_at_start=not facts.trained,
+        loads=tuple(
+            Load(r.step, r.attr("path") or None, failed=r.event == "checkpoint.load_failed")
+            for r in facts.events("checkpoint.loaded", "checkpoint.load_failed")
+        ),
+        save_interval=_save_interval(facts),
     )
 
 
@@ -77,6 +82,16 @@ def _failed_while_saving(facts: Facts, chosen: Finding | None) -> bool:
     started = {r.step for r in facts.events("checkpoint.save_started")}
     finished = {r.step for r in facts.events("checkpoint.save_finished")}
     return chosen is not None and bool(started - finished)
+
+
+def _save_interval(facts: Facts) -> int | None:
+    """Steps between saves, as the job's own arguments state it."""
+    stated = [
+        r.attr(name)
+        for r in facts.events("megatron.arguments", "config.dump")
+        for name in ("save_interval", "save_steps")
+    ]
+    return next((int(v) for v in stated if v.isdigit() and int(v) > 0), None)
 
 
 def _nan_step(facts: Facts) -> int | None:

@@ -112,12 +112,10 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
             return
         quiet, strength = narrowed, 0.55
     rank = quiet[0]
-    activity = _doing(facts, ranks[rank])
+    doing = _doing(facts, ranks[rank])
+    activity = doing[0] if doing else None
     kind = wave_kind(facts)
-    rows = list(talkers.values())[:3]
-    last = _last_line(facts, ranks[rank])
-    if activity and last is not None:
-        rows = [last, *rows]
+    rows = [*([doing[1]] if doing else []), *list(talkers.values())[:3]]
     what = (
         f"Rank {rank} was still {activity.name} while the others waited"
         if activity
@@ -141,12 +139,19 @@ def _waited_for(facts: Facts, quiet: Sequence[int]) -> list[int]:
     return sorted(r for r, n in waited.items() if n == best)
 
 
-def _doing(facts: Facts, rank: Rank) -> Activity | None:
-    texts = [rank.last_place[3]] if rank.last_place else []
-    open_saves = [r for r in facts.events("checkpoint.save_started") if r.rank == rank.rank]
+def _doing(facts: Facts, rank: Rank) -> tuple[Activity, Row] | None:
+    """What the rank was busy with by its last line, by a save it had begun, or by an unfinished bar on its node."""
+    last = _last_line(facts, rank)
+    rows = [last] if last is not None else []
     finished = {r.step for r in facts.events("checkpoint.save_finished")}
-    texts += [r.body for r in open_saves if r.step not in finished]
-    return next((a for text in texts for a in activities() if a.words.search(text)), None)
+    rows += [r for r in facts.events("checkpoint.save_started") if r.rank == rank.rank and r.step not in finished]
+    bars = [
+        r
+        for r in facts.events("trainer.activity")
+        if r.rank in (None, rank.rank) and r.node in (None, rank.node) and r.attr("percent") != "100"
+    ]
+    rows += bars[-1:]
+    return next(((a, row) for row in rows for a in activities() if a.words.search(row.body)), None)
 
 
 def _last_line(facts: Facts, rank: Rank) -> Row | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from correlator.cascade.model import SECOND, Exit, Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import FailureClass, Scope
 from correlator.records import Row
+from correlator.signatures import Signature
 
 #: Exit statuses that an orderly chain of events produces: success, a Python exception, SIGTERM, SIGABRT, SIGINT.
 _EXPLAINED_EXITS = frozenset({0, 1, -15, -6, -2, 15, 143, 134, 130})
@@ -25,18 +27,23 @@ _APPLICATION_XIDS = frozenset({13, 31, 43})
 _EVERYWHERE = 0.75
 
 
-def scheduler_ended_the_job(facts: Facts) -> Iterator[Finding]:
-    """The scheduler (time limit, preemption, requeue) says it ended the job: settled from outside (M25)."""
+def the_whole_job(facts: Facts) -> Iterator[Finding]:
+    """A line that speaks of the whole job, above all the scheduler's word on why it ended it: settled from outside (M25)."""
     for incident in _causes(facts):
         signature = facts.signatures.get(incident.signature or "")
         if signature is None or signature.blames != "job":
             continue
+        by_scheduler = signature.subclass == "scheduler"
         yield Finding(
-            rule="scheduler ended the step",
-            incident=incident,
-            trust="outside",
-            strength=signature.weight,
-            why="the scheduler itself says why it ended the job",
+            rule="scheduler ended the step" if by_scheduler else "concerns the whole job",
+            incident=replace(incident, ranks=()),
+            trust="outside" if by_scheduler else "local",
+            strength=signature.weight if by_scheduler else _own_strength(signature),
+            why=(
+                "the scheduler itself says why it ended the job"
+                if by_scheduler
+                else "the line is about the job as a whole, not about the rank that prints it"
+            ),
             class_=signature.class_,
             subclass=signature.subclass,
             signature=signature.id,
@@ -96,6 +103,13 @@ def own_error(facts: Facts) -> Iterator[Finding]:
             yield _own_error_finding(facts, together)
 
 
+def _own_strength(signature: Signature | None) -> float:
+    """Strength of a direct cause: an entry written for this very text counts more than a fall-back by type."""
+    general = signature is None or signature.priority <= 10
+    weight = signature.weight if signature else 0.5
+    return min(0.95, (0.45 if general else 0.55) + 0.4 * weight)
+
+
 def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
     """Ranks of errors that carry none, from the launcher's report on the same node: who ended by an error of its own.
 
@@ -153,8 +167,6 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     if scope == "rank" and unknown and {i.rows[0].pid for i in unknown} - {i.rows[0].pid for i in incidents if i.ranks}:
         # Other processes report the same and are not identified, so this one cannot be singled out.
         scope, ranks = "ranks", []
-    weight = signature.weight if signature else 0.5
-    general = signature is None or signature.priority <= 10
     merged = Incident(
         lead.id, lead.event, lead.what, "initiator", tuple(ranks), tuple(nodes),
         [r for i in incidents for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt,
@@ -163,7 +175,7 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         rule="own error",
         incident=merged,
         trust="local",
-        strength=min(0.95, (0.45 if general else 0.55) + 0.4 * weight),
+        strength=_own_strength(signature),
         why=_why_own(lead, ranks, everywhere),
         class_=class_,
         subclass=signature.subclass if signature else "code",

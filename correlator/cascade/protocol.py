@@ -186,6 +186,29 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def divergent_collectives(facts: Facts) -> Iterator[Finding]:
+    """Ranks of one group wait in different collectives at the same time: their programs went apart (M20)."""
+    waiting: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
+    for row in facts.events(*_WATCHDOG):
+        if row.rank is not None and row.seq is not None:
+            group = row.process_group or ("" if row.group_rank == row.rank else f"of rank {row.rank}")
+            waiting[row.attempt, group].setdefault(row.rank, row)
+    for rows in waiting.values():
+        calls: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+        for row in rows.values():
+            calls[row.seq, row.op, row.numel_in, row.numel_out].append(row)
+        if len(rows) < 3 or len(calls) < 2:
+            continue
+        split = sorted(calls.values(), key=lambda c: (len(c), c[0].file, c[0].byte_offset))
+        yield finding_for(
+            facts, "waits in different collectives", [], [c[0] for c in split], trust="protocol", strength=0.55,
+            what="Ranks of one process group wait in different collectives",
+            why="the time-outs name different sequence numbers, operations or sizes in the same group", scope="none",
+            class_="application", subclass="desync", signature="collective-desync",
+            control="Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it compares the calls of all ranks before each one.",
+        )  # fmt: skip
+
+
 def _spoke_otherwise(facts: Facts) -> set[int]:
     """Ranks with an error of a peer in their own words, which are waiters of another kind."""
     return {i.ranks[0] for i in facts.incidents if i.role == "collateral" and len(i.ranks) == 1}
@@ -211,8 +234,10 @@ def wait_for(facts: Facts) -> Iterator[Finding]:
             rows = (
                 [idle[quiet[0]]] if quiet[0] in idle else [places[r].row for r in sorted(graph.predecessors(quiet[0]))]
             )
+            # A sibling's failure makes the launcher stop a rank before it can speak; then its silence says little.
+            stopped = any(e.code == -15 for e in facts.exits.get(quiet[0], ())) and quiet[0] not in idle
             yield finding_for(
-                facts, "everybody waits for it", quiet, rows, trust="protocol", strength=0.72,
+                facts, "everybody waits for it", quiet, rows, trust="protocol", strength=0.5 if stopped else 0.72,
                 what=f"Rank {quiet[0]} never entered the call that its peers wait in",
                 why="following who waits for whom through the process groups ends at this rank", silent=True,
                 signature="rank-hang", control="A stack dump of that rank while it hangs shows where it stands.",

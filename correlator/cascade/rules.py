@@ -10,13 +10,14 @@ from correlator.cascade.model import Facts, Finding
 Rule = Callable[[Facts], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    local.scheduler_ended_the_job,
+    local.the_whole_job,
     local.agent_was_told_to_stop,
     local.own_error,
     start.rendezvous_failed,
     protocol.mismatched_collective,
     protocol.named_as_missing,
     protocol.missing_from_watchdog,
+    protocol.divergent_collectives,
     protocol.wait_for,
     local.sudden_exit,
     absence.did_not_stop_on_sigterm,

@@ -36,6 +36,13 @@ _NUMBER = r"0[xX][0-9a-fA-F]+|[0-9]+"
 #: Labels that launchers and torch put before each line of a rank.
 _LABEL = re.compile(r"^(?:\[[A-Za-z_]+\d+\]:[ \t]?)+", re.MULTILINE)
 
+#: Events that are plain log lines. Where such a line itself says that the trouble was dealt with, it is no cause.
+_PLAIN_EVENTS = frozenset({OWN_EVENT, "log.error", "os.error"})
+_DEALT_WITH = re.compile(
+    r"(?i)\b(re-?try|re-?trying|retries left|attempt \d+ ?(of|/)|will try again|skip(ped|ping)|ignor(ed|ing)|handled|"
+    r"recovered|fall(s|ing)? back|fell back|using .{1,40} instead|continuing|non-?fatal)\b"
+)
+
 #: Gives the value of a column or attribute as text, or None.
 _Fact = Callable[[str], str | None]
 
@@ -101,6 +108,9 @@ class _Index:
 
     def best(self, event: str, first: str, last: str, fact: _Fact) -> Signature | None:
         """The best signature of an event; ``last`` is the text of later links of an exception chain, often empty."""
+        if event in _PLAIN_EVENTS and _DEALT_WITH.search(first):
+            fitting = (s for s in self.candidates(event) if s.role != "cause")
+            return next((s for s in fitting if _holds(s, first, fact)), None)
         found = next((s for s in self.candidates(event) if _holds(s, first, fact)), None)
         if not last or (found is not None and found.priority >= CONTENT_PRIORITY):
             return found
@@ -200,7 +210,7 @@ def _events_in(text: str) -> list[tuple[str, str, dict[str, str]]]:
                 if not any(literal in line for literal in pattern.literals):
                     continue
                 if pattern.block:
-                    for item in pattern.block(lines[number : number + pattern.block_lines]):
+                    for item in pattern.block(lines[number : number + 1 + pattern.block_lines]):
                         facts = {k: str(v) for k, v in {**pattern.fields, **item.fields}.items() if v is not None}
                         found.append((item.event or pattern.event, item.body or line, facts))
                 elif hit := _compiled(pattern.regex).search(line):
