@@ -61,24 +61,41 @@ class LineIndex:
         self._next = self._window.next_start(end)
         return True
 
+    def members(self, start: int, end: int) -> list[int]:
+        """Ordinals of all lines known so far of the group of the line at ``start``."""
+        return self.groups[self._group(start, end)]
+
+    def text(self, start: int, end: int) -> str:
+        """The peeled text of a line."""
+        return self._peel(start, end).text
+
     def _group(self, start: int, end: int) -> Hashable:
         return group_of(self._peel(start, end)) if self._several else None
 
 
 class BlockLines(Sequence[str]):
-    """Peeled texts of the candidate line and of up to ``limit`` lines behind it of the same writer."""
+    """Peeled texts of the candidate line and of up to ``limit`` lines behind it of the same writer.
+
+    Most candidates are refused at their first line, so nothing is looked up before the second is asked for.
+    """
 
     def __init__(self, index: LineIndex, start: int, end: int, limit: int) -> None:
         self._index = index
+        self._candidate = start, end
         self._limit = limit + 1
-        self._first = index.locate(start, end)
-        self._members = index.groups[index._group(start, end)]
-        self._offset = bisect_left(self._members, self._first)
+        self._members: list[int] | None = None
+        self._first = self._offset = 0
 
     def _reach(self, count: int) -> int:
         """How many lines there are, at least ``count`` when they can be had."""
         count = min(count, self._limit)
+        if count <= 1:
+            return 1
         index = self._index
+        if self._members is None:
+            self._first = index.locate(*self._candidate)
+            self._members = index.members(*self._candidate)
+            self._offset = bisect_left(self._members, self._first)
         while len(self._members) - self._offset < count:
             if len(index.starts) - self._first > SPREAD or not index.grow():
                 break
@@ -86,6 +103,8 @@ class BlockLines(Sequence[str]):
 
     def bounds(self, position: int) -> tuple[int, int]:
         """Window indices of a line already asked for."""
+        if position == 0 or self._members is None:
+            return self._candidate
         ordinal = self._members[self._offset + position]
         return self._index.starts[ordinal], self._index.ends[ordinal]
 
@@ -103,13 +122,12 @@ class BlockLines(Sequence[str]):
             return [self[i] for i in range(*position.indices(count))]
         if position < 0:
             position += len(self)
-        if position < 0 or self._reach(position + 1) <= position:
+        if position < 0 or (position > 0 and self._reach(position + 1) <= position):
             raise IndexError(position)
-        start, end = self.bounds(position)
-        return self._index._peel(start, end).text
+        return self._index.text(*self.bounds(position))
 
     def __iter__(self) -> Iterator[str]:
         position = 0
-        while self._reach(position + 1) > position:
+        while position == 0 or self._reach(position + 1) > position:
             yield self[position]
             position += 1

@@ -124,9 +124,9 @@ def _resolution(row: Row) -> int:
 def _anchor_key(row: Row) -> tuple[str, object] | None:
     match row.event:
         case "megatron.iteration" | "trainer.progress" if row.step is not None:
-            return "iteration", (row.attempt, row.step)
+            return "iteration", (row.attempt, row.attr("epoch"), row.attr("mark"), row.step)
         case "checkpoint.save_started" if row.step is not None:
-            return "iteration", (row.attempt, row.step)
+            return "iteration", (row.attempt, "", "", row.step)
         case "megatron.phase":
             return "barrier", (row.attempt, row.attr("phase"))
         case "nccl.init" if row.attr("phase") == "COMPLETE" and row.attr("comm_id"):

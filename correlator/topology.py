@@ -18,6 +18,8 @@ from correlator.records import Row
 
 #: Emitters whose lines state the host of the process that wrote them (others, like srun, speak about other hosts).
 _OWN_HOST_EVENTS = ("torchrun.report_entry", "nccl.", "megatron.nan", "nvrx.", "kernel.")
+#: Events whose bus id may be a switch, a bridge or an adapter.
+_OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
 _NOT_A_NODE = re.compile(
     r"^(?:ranks?[-_.]?\d+.*|local[-_]?ranks?.*|global[-_]?rank.*|proc\d+|task\d+|attempt[-_]\d+|std(?:out|err)|"
     r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|run[-_]?\d+|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.?e\d+|"
@@ -181,6 +183,9 @@ def _nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) ->
     for writer in ingested.writers:
         if writer.node is None and writer.file in top.node_of_file and writer.file not in labelled:
             writer.node, writer.node_basis = top.node_of_file[writer.file], "path"
+    for row in rows:
+        if row.event == "nccl.address" and row.node and row.attr("address"):
+            top.aliases.setdefault(row.attr("address"), row.node)
     top.nodes = sorted({w.node for w in ingested.writers if w.node} | {r.node for r in rows if r.node} | set(known))
     top.collected_nodes = {w.node for w in ingested.writers if w.node}
 
@@ -440,7 +445,7 @@ def _pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
             if rank is not None and row.pci_bus_id:
                 known = top.ranks.setdefault(rank, Rank(rank))
                 known.pci_bus_id, known.gpu = row.pci_bus_id, row.gpu
-        elif row.event == "kernel.gpu_identity" and row.pci_bus_id:
+        elif row.event in ("kernel.gpu_identity", "gpu.identity") and row.pci_bus_id:
             if row.attr("uuid"):
                 top.gpu_uuid[row.node, row.pci_bus_id] = row.attr("uuid")
             if row.attr("serial"):
@@ -555,7 +560,7 @@ def _gpus_by_bus_order(top: Topology, rows: Sequence[Row]) -> None:
     """Local rank of a device by bus order, only where the node's devices are all named and as many as its ranks."""
     named: dict[str | None, set[str]] = defaultdict(set)
     for row in rows:
-        if row.event.startswith(("kernel.", "gpu.")) and row.event != "kernel.sxid":
+        if row.event.startswith(("kernel.", "gpu.")) and row.event not in _OTHER_DEVICES:
             if row.pci_bus_id:
                 named[row.node].add(row.pci_bus_id)
             named[row.node].update(row.attr("devices").split())

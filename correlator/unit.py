@@ -27,7 +27,8 @@ _LOOK_BACK_OTHERS = 400
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
 ERROR_ROWS = 40
 
-_SPARSE_BLOCK = 128 << 10
+_CLOCK = re.compile(rb"\d:\d\d")
+_SPARSE_BLOCK = 32 << 10
 
 
 @dataclass(slots=True)
@@ -153,6 +154,7 @@ class UnitReader:
         self._peeled: dict[int, Peeled] = {}
         self._index = LineIndex(window, self._peel, self.context.several)
         self._inherited: dict[tuple[int, str], Peeled | None] = {}
+        self._asked: tuple[int, Peeled | None] = (window.size, None)
         self._last_seen: dict[str, tuple[int, Peeled]] = {}
         self._last_timed: dict[str, tuple[int, Peeled]] = {}
         self._spans: dict[str, tuple[int, int]] = {}
@@ -269,6 +271,13 @@ class UnitReader:
         memo = (start, key)
         if memo in self._inherited:
             return self._inherited[memo]
+        if not self.context.several:
+            # Nothing like a time of day since the last look-back: the same answer.
+            asked, answer = self._asked
+            if asked < start <= asked + MAX_LINE and not _CLOCK.search(window.data, asked, start):
+                self._asked = start, answer
+                self._inherited[memo] = answer
+                return answer
         same = others = 0
         found: Peeled | None = None
         line = window.previous(start)
@@ -285,6 +294,7 @@ class UnitReader:
             others += 1
             line = window.previous(line[0])
         self._inherited[memo] = found
+        self._asked = start, found
         return found
 
     # --- stage 2 -----------------------------------------------------------------------------------------------------

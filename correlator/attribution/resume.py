@@ -12,7 +12,7 @@ from correlator.diagnosis import Resume
 from correlator.records import Row
 
 #: Verdict areas after which saved weights cannot be trusted from the first fault on.
-_TAINTING = frozenset({"numerics", "silent-corruption"})
+_TAINTING = frozenset({"silent-corruption"})
 
 
 def judge_resume(facts: Facts, chosen: Finding | None, checkpoints: str | Path | None) -> Resume:
@@ -78,10 +78,10 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
 
 
 def _failed_while_saving(facts: Facts, chosen: Finding | None) -> bool:
-    """Whether a save was open when the job died."""
-    started = {r.step for r in facts.events("checkpoint.save_started")}
+    """Whether a save was open when the job died; frameworks that never print the end of a save do not count."""
+    begun = [r for r in facts.events("checkpoint.save_started") if r.attr("completion") != "none"]
     finished = {r.step for r in facts.events("checkpoint.save_finished")}
-    return chosen is not None and bool(started - finished)
+    return chosen is not None and bool(finished) and bool({r.step for r in begun} - finished)
 
 
 def _save_interval(facts: Facts) -> int | None:
@@ -97,6 +97,7 @@ def _save_interval(facts: Facts) -> int | None:
 def _nan_step(facts: Facts) -> int | None:
     """The first step with non-finite numbers by the logs."""
     steps = [r.step for r in facts.events("megatron.nan") if r.step is not None]
+    steps += [r.step for r in facts.events("trainer.nan") if r.step is not None]
     steps += [r.step for r in facts.progress if r.step is not None and _is_nan(r)]
     return min(steps, default=None)
 

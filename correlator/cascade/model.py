@@ -179,7 +179,7 @@ class Facts:
 def _exits_of(row: Row, topology: Topology) -> Iterable[tuple[int, int]]:
     """(rank, code) of a row that states how processes ended; shells' 128+n is folded to -n for scheduler lines."""
     if row.event in ("torchrun.worker_failed", "torchrun.report_entry", "composer.rank_crashed", "mpi.rank_exited"):
-        if row.rank is not None:
+        if row.rank is not None and row.attr("teardown") != "true":
             code = row.exit_code if row.exit_code is not None else -(row.signal or 0)
             yield row.rank, code
     elif row.event == "slurm.task_exit" and topology.tasks_are_ranks:
