@@ -286,7 +286,7 @@ def _tasks(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> Non
         w.task is not None and w.local_rank is not None for w in writers
     )
     disagree = any(w.task is not None and w.rank not in (None, w.task) and not by_name.get(w.file) for w in writers)
-    top.tasks_are_ranks = not launcher_inside and not disagree
+    top.tasks_are_ranks = not launcher_inside and not disagree and not _tasks_number_nodes(rows)
     if not top.tasks_are_ranks:
         return
     for writer in writers:
@@ -302,6 +302,24 @@ def _tasks(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> Non
                 top.ranks.setdefault(task, Rank(task)).node = row.node
         if row.event == "slurm.task_exit" and row.rank is None and row.task is not None:
             row.rank, row.rank_basis = row.task, "label"
+
+
+def _host_list(rows: Sequence[Row]) -> list[str]:
+    """The job's hosts in the order in which its scheduler lists them; empty when none is printed."""
+    listed = [r.attr("nodes") for r in rows if r.event == "slurm.nodelist"]
+    return [short_name(h) for h in expand_hostlist(listed[0])] if listed else []
+
+
+def _tasks_number_nodes(rows: Sequence[Row]) -> bool:
+    """Whether task numbers are those of the host list while ranks go further: one task a node, each with many ranks."""
+    hosts = _host_list(rows)
+    ends = [(r.node, r.task) for r in rows if r.event == "slurm.task_exit" and r.task is not None and r.node]
+    highest = max((r.rank for r in rows if r.rank is not None and r.rank_basis in ("line", "envelope")), default=-1)
+    return (
+        bool(ends)
+        and 1 < len(hosts) <= highest
+        and all(t < len(hosts) and hosts[t] == n for n, t in ends if t is not None)
+    )
 
 
 def _task_from_name(writer: Writer) -> bool:
@@ -384,6 +402,10 @@ def _ranks_from_rows(top: Topology, writers: Sequence[Writer], rows: Sequence[Ro
     stated = [int(v) for r in rows for v in (r.attr("nproc_per_node"), r.attr("num_local_procs")) if v.isdigit()]
     if stated:
         top.nproc_per_node = max(stated[0], top.nproc_per_node or 0)
+    hosts = _host_list(rows)
+    highest = max((r.rank for r in rows if r.rank is not None), default=-1)
+    if top.nproc_per_node is None and hosts and not top.tasks_are_ranks and (highest + 1) % len(hosts) == 0:
+        top.nproc_per_node = (highest + 1) // len(hosts)
     _bases_by_order(top, rows)
 
 
@@ -396,11 +418,10 @@ def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
         number = row.attr("node_rank") or row.attr("NODE_RANK") or row.attr("SLURM_NODEID") or row.attr("GROUP_RANK")
         if row.node and number.isdigit():
             top.base_of_node.setdefault(row.node, int(number) * per_node)
-        if row.event == "slurm.nodelist":
-            hosts = [short_name(h) for h in expand_hostlist(row.attr("nodes"))]
-            if all(top.base_of_node.get(h, i * per_node) == i * per_node for i, h in enumerate(hosts)):
-                for i, host in enumerate(hosts):
-                    top.base_of_node.setdefault(host, i * per_node)
+    hosts = _host_list(rows)
+    if all(top.base_of_node.get(h, i * per_node) == i * per_node for i, h in enumerate(hosts)):
+        for i, host in enumerate(hosts):
+            top.base_of_node.setdefault(host, i * per_node)
     collected = sorted(n for n in top.collected_nodes if n not in top.base_of_node)
     taken = set(top.base_of_node.values())
     free = [b for b in range(0, (len(top.collected_nodes) + 1) * per_node, per_node) if b not in taken]

@@ -27,7 +27,7 @@ _LOOK_BACK_OTHERS = 400
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
 ERROR_ROWS = 40
 
-_CLOCK = re.compile(rb"\d:\d\d")
+_CLOCK = re.compile(rb"\d:\d\d:\d\d")
 _SPARSE_BLOCK = 32 << 10
 
 

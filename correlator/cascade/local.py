@@ -163,8 +163,9 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         )
     elif not ranks:
         scope = "none"
+    pids = {i.rows[0].pid for i in incidents if i.ranks}
     unknown = [i for i in incidents if not i.ranks and i.event.startswith(("python.", "cpp.", "c10d."))]
-    if scope == "rank" and unknown and {i.rows[0].pid for i in unknown} - {i.rows[0].pid for i in incidents if i.ranks}:
+    if scope == "rank" and pids and {i.rows[0].pid for i in unknown} - pids:
         # Other processes report the same and are not identified, so this one cannot be singled out.
         scope, ranks = "ranks", []
     merged = Incident(
