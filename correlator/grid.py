@@ -74,7 +74,7 @@ class Grid:
         (2, 6)
         """
         own = self.coordinates(rank)
-        members = [{}] if self.world_size else []
+        members: list[dict[str, int]] = [{}]
         for axis in self.axes:
             values = range(self.size(axis)) if axis in axes else (own[axis],)
             members = [{**m, axis: v} for m in members for v in values]

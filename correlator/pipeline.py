@@ -31,7 +31,8 @@ from correlator.ingest import Ingested, ingest
 from correlator.rawtext import RawLines
 from correlator.records import Row, read_rows
 from correlator.signatures import assign, by_id, load_signatures, own_patterns
-from correlator.topology import Topology, build_topology
+from correlator.topology.build import build_topology
+from correlator.topology.model import Topology
 
 if TYPE_CHECKING:
     import polars as pl

@@ -24,6 +24,11 @@ from correlator.windows import MAX_LINE, Window
 #: Look-back for the time of a line without one.
 LOOK_BACK_LINES = 50
 _LOOK_BACK_OTHERS = 400
+#: How many hits of one literal at either edge of a window are parsed; those between are only counted. In a file of one
+#: writer: harmless ones, others. In a file of many writers each may have its say.
+FLOOD_INFO = 64
+FLOOD = 1000
+FLOOD_SHARED = 16_000
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
 ERROR_ROWS = 40
 
@@ -135,6 +140,7 @@ class UnitReader:
         self.head_bytes = head_bytes
         self.tail_bytes = tail_bytes
         self.dense, self.sparse = matcher.engines()
+        self._dense_lengths = [len(literal) for literal in matcher.dense_literals]
         self.result = UnitResult(unit.index, unit.file.name)
         self.rows = self.result.rows
         self._covered: dict[int, set[int]] = defaultdict(set)  # entry -> file offsets of lines its blocks used
@@ -161,8 +167,11 @@ class UnitReader:
         self._own_newlines = window.newlines_before(window.start) if window.size else 0
         if self.unit.start == 0 and window.base + window.start == 0:
             self._read_head()
+        self._flooded: list[tuple[int, list[int]]] = []
+        first_row = len(self.rows)
         for start, end, entries in self._candidates():
             self._try_entries(start, end, entries)
+        self._count_floods(first_row)
         is_tail = window.at_end and window.base + window.end >= window.base + window.size
         if is_tail:
             self._read_tail()
@@ -187,7 +196,8 @@ class UnitReader:
         """Bounds of own lines with literals in them, in order, with the patterns to try."""
         window = self._window
         stop = min(window.size, window.end + MAX_LINE)
-        dense = [(to - len(self.matcher.dense_literals[n]), n) for to, n in self.dense.scan(window.data, window.start, stop)]
+        lengths = self._dense_lengths
+        dense = self._without_floods([(to - lengths[n], n) for to, n in self.dense.scan(window.data, window.start, stop)])
         sparse = [(to - len(self.matcher.sparse_literals[n]), -1 - n) for to, n in self._sparse_hits(stop)]
         hits = sorted(dense + sparse) if sparse else sorted(dense)
         line_start, line_end = -1, -1
@@ -232,16 +242,46 @@ class UnitReader:
     def _edges(self, hits: list[Hit]) -> list[Hit]:
         """Of every sparse pattern the first and the last hits."""
         quota = self.sparse_quota
-        chosen: set[Hit] = set()
-        for ordered in (hits, hits[::-1]):
-            taken: dict[int, int] = defaultdict(int)
-            for hit in ordered:
-                entries = self.matcher.sparse_entries[hit[1]]
-                if any(taken[entry.number] < quota for entry in entries):
-                    chosen.add(hit)
-                for entry in entries:
-                    taken[entry.number] += 1
-        return sorted(chosen)
+        by_pattern: dict[int, list[Hit]] = defaultdict(list)
+        for hit in hits:
+            by_pattern[self.matcher.sparse_entries[hit[1]][0].number].append(hit)
+        chosen: list[Hit] = []
+        for found in by_pattern.values():
+            chosen += found if len(found) <= 2 * quota else found[:quota] + found[-quota:]
+        return chosen
+
+    def _without_floods(self, hits: list[Hit]) -> list[Hit]:
+        """Hits without the middle of a flood: what a literal repeats thousands of times is counted, not parsed."""
+        if len(hits) <= 2 * FLOOD_INFO:
+            return hits
+        by_literal: dict[int, list[int]] = defaultdict(list)
+        for position, number in hits:
+            by_literal[number].append(position)
+        gaps: dict[int, tuple[int, int]] = {}
+        for number, positions in by_literal.items():
+            entries = self.matcher.dense_entries[number]
+            if self.context.several:
+                keep = FLOOD_SHARED
+            else:
+                keep = FLOOD_INFO if all(entry.pattern.severity == "info" for entry in entries) else FLOOD
+            if len(positions) > 2 * keep + 1:
+                gaps[number] = positions[keep], positions[-keep]
+                self._flooded.append((number, positions[keep:-keep]))
+        if not gaps:
+            return hits
+        nowhere = (0, 0)
+        return [hit for hit in hits if not gaps.get(hit[1], nowhere)[0] <= hit[0] < gaps.get(hit[1], nowhere)[1]]
+
+    def _count_floods(self, first_row: int) -> None:
+        """Add the lines left out by ``_without_floods`` to the count of the row before them."""
+        for number, positions in self._flooded:
+            lines = self._window.count_lines(positions)
+            for entry in self.matcher.dense_entries[number]:
+                before = self._window.base + positions[0]
+                rows = [r for r in self.rows[first_row:] if r["_entry"] == entry.number and r["byte_offset"] < before]
+                if rows:
+                    rows[-1]["count"] += lines
+                    break
 
     # --- lines -------------------------------------------------------------------------------------------------------
 

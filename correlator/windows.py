@@ -7,7 +7,7 @@ memory is bounded whatever the file size: a line longer than ``MAX_LINE`` is cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -111,6 +111,12 @@ class Window:
             stop = self.line_end(pos)
             yield pos, stop
             pos = self.next_start(stop)
+
+    def count_lines(self, positions: Sequence[int]) -> int:
+        """How many different physical lines the ascending positions lie on."""
+        first, last = positions[0], positions[-1]
+        ends = np.flatnonzero(np.frombuffer(self.data, np.uint8, last - first + 1, first) == 10) + first
+        return int(np.unique(np.searchsorted(ends, np.asarray(positions))).size)
 
     def newlines_before(self, index: int) -> int:
         """Number of LF bytes in the held bytes before ``index``."""

@@ -27,7 +27,7 @@ def outcome_of(facts: Facts, findings: Sequence[Finding]) -> Outcome:
         return Outcome(True, "a launcher or the scheduler reports an abnormal exit")
     if ends and not [i for i in causes if not _before_end(i, ends)] and not facts.events("torchrun.restart"):
         return Outcome(False, "the run reports its own orderly end and no process ended abnormally", tuple(ends[-3:]))
-    if causes or [f for f in findings if f.trust in ("outside", "local", "exit")]:
+    if causes or any(f.trust in ("outside", "local", "exit") for f in findings):
         return Outcome(True, "an error of its own is reported")
     if complaints and not ends:
         return Outcome(True, "ranks report lost or missing peers")

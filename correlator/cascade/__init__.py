@@ -1,0 +1,1 @@
+"""The causal graph: incidents, the rules that find what set them off, and the graph they make."""

@@ -19,7 +19,7 @@ from correlator.cascade.stands import Stand, members, stands, wait_graph
 from correlator.diagnosis import FailureClass
 from correlator.hostlist import fold_ranges
 from correlator.records import Row
-from correlator.topology import Rank
+from correlator.topology.model import Rank
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
 _PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")

@@ -71,13 +71,13 @@ def build_incidents(facts: Facts) -> list[Incident]:
             role = "unrelated"
             continue
         who = ("rank", row.rank) if row.rank is not None else ("node", row.node) if row.node else ("writer", row.writer)
-        key = (row.event if row.signature is None else row.signature, role, who, row.process_group, row.attempt)
+        key: tuple[object, ...] = (row.event if row.signature is None else row.signature, role, who, row.process_group, row.attempt)
         groups[key].append(row)
         roles[key] = role
     found = []
-    for number, (key, rows) in enumerate(groups.items(), start=1):
+    for number, (group, rows) in enumerate(groups.items(), start=1):
         rows.sort(key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
-        found.append(_incident(facts, f"e{number}", roles[key], rows))
+        found.append(_incident(facts, f"e{number}", roles[group], rows))
     return found
 
 

@@ -60,7 +60,7 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
     agents = facts.nodes_with_epitaph | set(nodes)
     if not told:
         return
-    everywhere = len(agents) > 1 and set(nodes) >= agents or not nodes
+    everywhere = (len(agents) > 1 and set(nodes) >= agents) or not nodes
     ranks = [] if everywhere else [r for n in nodes for r in facts.topology.ranks_on(n)]
     rows = sorted(told, key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
     sigterm = next((r for r in rows if r.signal not in (2,)), None)

@@ -13,7 +13,7 @@ from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import Ingested, Writer
 from correlator.records import Row
 from correlator.signatures import Signature
-from correlator.topology import Topology, short_name
+from correlator.topology.model import Topology, short_name
 
 SECOND = 1_000_000_000
 

@@ -32,7 +32,8 @@ _LAST_TEXT = (("outer_type", "outer_message"),)
 CONTENT_PRIORITY = 20
 
 _SEVERITY: dict[str, Severity] = {"cause": "error", "symptom": "warning", "teardown": "info", "context": "info"}
-_NUMBER = r"0[xX][0-9a-fA-F]+|[0-9]+"
+#: Numbers, also hexadecimal words with a digit in them (addresses, ids).
+_NUMBER = r"0[xX][0-9a-fA-F]+|\b[a-fA-F]*[0-9][0-9a-fA-F]*\b|[0-9]+"
 #: Labels that launchers and torch put before each line of a rank.
 _LABEL = re.compile(r"^(?:\[[A-Za-z_]+\d+\]:[ \t]?)+", re.MULTILINE)
 

@@ -1,0 +1,40 @@
+"""Who was there: the stages of the topology in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from correlator.topology.model import Topology
+from correlator.topology.nodes import fold_node_names, nodes_of_writers, place_rows
+from correlator.topology.ranks import (
+    bases_of_nodes,
+    owners_of_error_files,
+    ranks_of_default_group,
+    ranks_of_writers,
+    read_task_numbers,
+)
+from correlator.topology.roster import fill_roster, find_world_size, join_rows, pids_and_gpus
+
+from correlator.grid import Grid
+from correlator.ingest import Ingested
+from correlator.records import Row
+
+
+def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
+    """The topology stated by all sources together; also fills ``node`` and ``rank`` of rows and writers in place."""
+    top = Topology()
+    fold_node_names(ingested.writers, rows)
+    nodes_of_writers(top, ingested, rows)
+    place_rows(ingested.writers, rows)
+    read_task_numbers(top, ingested.writers, rows)
+    owners_of_error_files(top, ingested.files, ingested.writers, rows)
+    ranks_of_default_group(rows)
+    bases_of_nodes(top, ingested.writers, rows)
+    ranks_of_writers(top, ingested.writers)
+    place_rows(ingested.writers, rows)
+    pids_and_gpus(top, rows)
+    find_world_size(top, rows)
+    top.grid = Grid.from_rows(rows, top.world_size)
+    fill_roster(top, ingested.writers, rows)
+    join_rows(top, rows)
+    return top

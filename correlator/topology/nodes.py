@@ -1,0 +1,155 @@
+"""Which machine each log belongs to: names on lines, on labels, in paths; one machine has one name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from correlator.topology.model import LOCAL_NAMES, Topology, short_name
+
+from correlator.hostlist import expand_hostlist
+from correlator.ingest import FileSummary, Ingested, Writer
+from correlator.records import Row
+
+#: Emitters whose lines state the host of the process that wrote them (others, like srun, speak about other hosts).
+_OWN_HOST_EVENTS = ("torchrun.report_entry", "nccl.", "megatron.nan", "nvrx.", "kernel.")
+_NOT_A_NODE = re.compile(
+    r"^(?:ranks?[-_.]?\d+.*|local[-_]?ranks?.*|global[-_]?rank.*|proc\d+|task\d+|attempt[-_]\d+|std(?:out|err)|"
+    r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|run[-_]?\d+|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.?e\d+|"
+    r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*|gpt\d)$"
+)
+_LOOKS_LIKE_A_NODE = re.compile(r"^[a-z][a-z0-9]*(?:[-_.]?[a-z0-9]+)*$", re.IGNORECASE)
+
+
+def fold_node_names(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
+    things: list[Writer | Row] = [*writers, *rows]
+    for thing in things:
+        if thing.node:
+            name = short_name(thing.node)
+            thing.node = None if name.lower() in LOCAL_NAMES else name
+
+
+def _states_own_host(row: Row) -> bool:
+    return bool(row.node) and any(row.event.startswith(e) for e in _OWN_HOST_EVENTS)
+
+
+def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> None:
+    """Gives each writer its node: stated on its lines, by its label's other lines, by its file, or by its path."""
+    known: Counter[str] = Counter()
+    own_hosts: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.node:
+            known[row.node] += 1
+            if _states_own_host(row):
+                own_hosts[row.writer].add(row.node)
+        for host in _hosts_named(row):
+            known[host] += 1
+    known.update(w.node for w in ingested.writers if w.node)
+    by_label: dict[tuple[str, object], set[str]] = defaultdict(set)
+    by_file: dict[str, set[str]] = defaultdict(set)
+    labelled = {
+        w.file for w in ingested.writers if w.task is not None or w.pod or (w.node and w.node_basis == "envelope")
+    }
+    for writer in ingested.writers:
+        writer.node = writer.node or (short_name(writer.pod) if writer.pod else None)
+        hosts = {writer.node} if writer.node else own_hosts.get(writer.key, set())
+        if len(hosts) == 1:
+            writer.node = next(iter(hosts))
+            writer.node_basis = writer.node_basis or "line"
+            by_label[writer.file, writer.task].add(writer.node)
+        by_file[writer.file] |= hosts
+    for writer in ingested.writers:
+        if writer.node is None and writer.task is not None and len(by_label[writer.file, writer.task]) == 1:
+            writer.node, writer.node_basis = next(iter(by_label[writer.file, writer.task])), "label"
+    from_path = _nodes_from_paths(ingested.files, by_file, known) | _one_host_a_file(rows, by_file)
+    for summary in ingested.files:
+        hosts = by_file.get(summary.name, set())
+        name = from_path.get(summary.name) or (
+            next(iter(hosts)) if len(hosts) == 1 and summary.name not in labelled else None
+        )
+        if name:
+            top.node_of_file[summary.name] = name
+    for writer in ingested.writers:
+        if writer.node is None and writer.file in top.node_of_file and writer.file not in labelled:
+            writer.node, writer.node_basis = top.node_of_file[writer.file], "path"
+    for row in rows:
+        if row.event == "nccl.address" and row.node and row.attr("address"):
+            top.aliases.setdefault(row.attr("address"), row.node)
+    top.nodes = sorted({w.node for w in ingested.writers if w.node} | {r.node for r in rows if r.node} | set(known))
+    top.collected_nodes = {w.node for w in ingested.writers if w.node}
+
+
+def _one_host_a_file(rows: Sequence[Row], by_file: Mapping[str, set[str]]) -> dict[str, str]:
+    """Nodes of files that say nothing of their own host, where each names one host and no two the same."""
+    named: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.node and not by_file.get(row.file):
+            named[row.file].add(row.node)
+    single = {file: next(iter(hosts)) for file, hosts in named.items() if len(hosts) == 1}
+    return single if len(single) > 1 and len(set(single.values())) == len(single) == len(named) else {}
+
+
+def _hosts_named(row: Row) -> list[str]:
+    """Hosts that a line names as members of the job (host lists, launcher maps, task exits)."""
+    text = row.attr("nodes") if row.event.startswith(("slurm.", "deepspeed.")) else ""
+    if row.event == "deepspeed.world":
+        return [h for h in re.findall(r"'([\w.-]+)': ?\[", row.attr("mapping")) if h.lower() not in LOCAL_NAMES]
+    return [short_name(h) for h in expand_hostlist(text)] if text else []
+
+
+def _nodes_from_paths(
+    files: Sequence[FileSummary], by_file: Mapping[str, set[str]], known: Mapping[str, int]
+) -> dict[str, str]:
+    """Node names in paths: a component that is a known host, or one of a family of host-like siblings."""
+    short_known = {short_name(k): k for k in known}
+    found: dict[str, str] = {}
+    rest: list[tuple[str, list[str]]] = []
+    for summary in files:
+        if summary.claims.node:
+            found[summary.name] = short_name(summary.claims.node)
+            continue
+        tokens = [short_name(t) for t in summary.claims.tokens]
+        hits = [short_known[t] for t in tokens if t in short_known]
+        hits = hits or [
+            k for t in tokens for k in short_known.values() if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)
+        ]
+        if hits:
+            found[summary.name] = hits[-1]
+        else:
+            rest.append((summary.name, tokens))
+    # No line anywhere confirms these names, so only host-like names with digits count, and only where siblings differ.
+    families: dict[tuple[int, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, tokens in rest:
+        if by_file.get(name):
+            continue
+        for depth, token in enumerate(tokens):
+            plausible = _LOOKS_LIKE_A_NODE.match(token) and not _NOT_A_NODE.match(token.lower())
+            if plausible and re.search(r"[a-zA-Z]", token) and re.search(r"\d", token):
+                families[depth, re.sub(r"\d+", "0", re.sub(r"[a-z](?=\d)", "a", token.lower()))][token].append(name)
+    siblings = {short_name(n) for n in found.values()}
+    for (_, mask), members in sorted(families.items()):
+        kin = any(re.sub(r"\d+", "0", re.sub(r"[a-z](?=\d)", "a", s.lower())) == mask for s in siblings)
+        if len(members) > 1 or kin:
+            for token, names in sorted(members.items()):
+                for name in names:
+                    found.setdefault(name, token)
+    return found
+
+
+def place_rows(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
+    by_key = {w.key: w for w in writers}
+    for row in rows:
+        writer = by_key.get(row.writer)
+        if writer is None:
+            continue
+        if row.node is None and writer.node:
+            row.node, row.node_basis = writer.node, writer.node_basis or "topology"
+        if (
+            row.rank is None
+            and writer.rank is not None
+            and not row.event.startswith(("torchrun.", "slurm.", "kernel."))
+        ):
+            row.rank, row.rank_basis = writer.rank, writer.rank_basis or "topology"
+        if row.local_rank is None:
+            row.local_rank = writer.local_rank

@@ -1,0 +1,193 @@
+"""Which global rank each log belongs to: labels, launcher reports, group numbers, node and local rank."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from correlator.topology.model import LOCAL_NAMES, Rank, Topology, short_name
+
+from correlator.hostlist import expand_hostlist, expand_ranges
+from correlator.ingest import FileSummary, Writer
+from correlator.records import Row
+
+
+def read_task_numbers(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
+    """Decides whether launcher labels (``3: ``) number ranks or nodes: under a per-node launcher they number nodes.
+
+    A number in a file's name is read like a label, unless that file holds lines of several ranks.
+    """
+    ranks_in_file: dict[str, set[int]] = defaultdict(set)
+    things: list[Writer | Row] = [*writers, *rows]
+    for thing in things:
+        if thing.rank is not None and thing.rank_basis in ("line", "envelope"):
+            ranks_in_file[thing.file].add(thing.rank)
+    by_name = {f: len(ranks) > 1 for f, ranks in ranks_in_file.items()}
+    labels = {w.task for w in writers if w.task is not None and not (by_name.get(w.file) and _task_from_name(w))}
+    exits = {t for r in rows if r.event == "slurm.task_exit" for t in expand_ranges(r.attr("tasks"))}
+    if not labels | exits:
+        return
+    launcher_inside = any(r.event.startswith("torchrun.") for r in rows) or any(
+        w.task is not None and w.local_rank is not None for w in writers
+    )
+    disagree = any(w.task is not None and w.rank not in (None, w.task) and not by_name.get(w.file) for w in writers)
+    top.tasks_are_ranks = not launcher_inside and not disagree and not _tasks_number_nodes(rows)
+    if not top.tasks_are_ranks:
+        return
+    for writer in writers:
+        if (
+            writer.rank is None
+            and writer.task is not None
+            and not (by_name.get(writer.file) and _task_from_name(writer))
+        ):
+            writer.rank, writer.rank_basis = writer.task, "label"
+    for row in rows:
+        if row.event == "slurm.task_exit" and row.node and not row.attr("nodes"):
+            for task in expand_ranges(row.attr("tasks")):
+                top.ranks.setdefault(task, Rank(task)).node = row.node
+        if row.event == "slurm.task_exit" and row.rank is None and row.task is not None:
+            row.rank, row.rank_basis = row.task, "label"
+
+
+def _host_list(rows: Sequence[Row]) -> list[str]:
+    """The job's hosts in the order in which its scheduler lists them; empty when none is printed."""
+    listed = [r.attr("nodes") for r in rows if r.event == "slurm.nodelist"]
+    return [short_name(h) for h in expand_hostlist(listed[0])] if listed else []
+
+
+def _tasks_number_nodes(rows: Sequence[Row]) -> bool:
+    """Whether task numbers are those of the host list while ranks go further: one task a node, each with many ranks."""
+    hosts = _host_list(rows)
+    ends = [(r.node, r.task) for r in rows if r.event == "slurm.task_exit" and r.task is not None and r.node]
+    highest = max((r.rank for r in rows if r.rank is not None and r.rank_basis in ("line", "envelope")), default=-1)
+    return (
+        bool(ends)
+        and 1 < len(hosts) <= highest
+        and all(t < len(hosts) and hosts[t] == n for n, t in ends if t is not None)
+    )
+
+
+def _task_from_name(writer: Writer) -> bool:
+    return writer.rank is None and writer.task is not None and f"{writer.task}" in writer.file.rpartition("/")[2]
+
+
+def owners_of_error_files(
+    top: Topology, files: Sequence[FileSummary], writers: Sequence[Writer], rows: Sequence[Row]
+) -> None:
+    """A launcher report names the folder of the rank's own files: that ties an anonymous folder to rank and node."""
+    folders = {f.name.rpartition("/")[0] for f in files}
+    owners: dict[str, Row] = {}
+    for row in rows:
+        if row.event != "torchrun.report_entry":
+            continue
+        parts = row.attr("error_file").replace("\\", "/").split("/")[:-1]
+        for start in range(len(parts)):
+            tail = "/".join(parts[start:])
+            if len(parts) - start >= 2 and tail in folders:
+                owners[tail] = row
+                break
+    run_nodes = {folder.split("/attempt_")[0]: row.node for folder, row in owners.items() if row.node}
+    for writer in writers:
+        folder = writer.file.rpartition("/")[0]
+        owner = owners.get(folder)
+        if owner is not None and writer.rank is None and owner.rank is not None:
+            writer.rank, writer.rank_basis = owner.rank, "launcher report"
+        run = folder.split("/attempt_")[0]
+        if writer.node is None and run_nodes.get(run):
+            writer.node, writer.node_basis = run_nodes[run], "launcher report"
+
+
+def ranks_of_default_group(rows: Sequence[Row]) -> None:
+    """Reads ``[Rank n]`` as global where it can only be the default group's number.
+
+    Before torch 2.3 the watchdog names no group. In a job of several groups equal numbers of different processes report
+    one collective; where every number reports a collective once, the group spans all reporting ranks.
+    """
+    unnamed = [r for r in rows if r.rank is None and r.group_rank is not None and _is_default_group(r)]
+    reports: Counter[tuple[object, ...]] = Counter()
+    for row in unnamed:
+        if row.event == "c10d.watchdog_timeout":
+            reports[row.group_rank, row.seq, row.op, row.attempt] += row.count
+    if any(n > 1 for n in reports.values()):
+        return
+    for row in unnamed:
+        row.rank, row.rank_basis = row.group_rank, "rank in the default group"
+
+
+def _is_default_group(row: Row) -> bool:
+    return row.process_group in (None, "", "0", "default_pg") or row.attr("pg_desc") == "default_pg"
+
+
+def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
+    """Base rank of every node (global minus local rank) and processes per node."""
+    votes: dict[str, Counter[int]] = defaultdict(Counter)
+    locals_seen: set[int] = set()
+    things: list[Writer | Row] = [*writers, *rows]
+    for thing in things:
+        if thing.local_rank is not None:
+            locals_seen.add(thing.local_rank)
+            if thing.rank is not None and thing.node and thing.rank >= thing.local_rank:
+                votes[thing.node][thing.rank - thing.local_rank] += 1
+    for row in rows:
+        if row.event == "torchrun.rendezvous_complete" and row.node:
+            ranks = [int(x) for x in re.findall(r"\d+", row.attr("global_ranks"))]
+            local = [int(x) for x in re.findall(r"\d+", row.attr("local_ranks"))]
+            if ranks:
+                votes[row.node][min(ranks) - (min(local) if local else 0)] += 3
+                locals_seen.update(local)
+        if row.event == "deepspeed.world":
+            for host, listed in re.findall(r"'([\w.-]+)': ?\[([\d, ]*)\]", row.attr("mapping")):
+                ranks = [int(x) for x in re.findall(r"\d+", listed)]
+                if ranks and "global_rank" in row.body and host.lower() not in LOCAL_NAMES:
+                    votes[short_name(host)][min(ranks)] += 3
+    for node, count in votes.items():
+        (base, _), *others = count.most_common()
+        top.base_of_node[node] = base
+        if others:
+            top.contradictions.append(f"{node}: first global rank {base}, but also {others[0][0]} is stated")
+    if locals_seen:
+        top.nproc_per_node = max(locals_seen) + 1
+    stated = [int(v) for r in rows for v in (r.attr("nproc_per_node"), r.attr("num_local_procs")) if v.isdigit()]
+    if stated:
+        top.nproc_per_node = max(stated[0], top.nproc_per_node or 0)
+    hosts = _host_list(rows)
+    highest = max((r.rank for r in rows if r.rank is not None), default=-1)
+    if top.nproc_per_node is None and hosts and not top.tasks_are_ranks and (highest + 1) % len(hosts) == 0:
+        top.nproc_per_node = (highest + 1) // len(hosts)
+    _bases_by_order(top, rows)
+
+
+def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
+    """Bases of nodes that state none, where an ordered host list or the gaps between stated ones leave one choice."""
+    per_node = top.nproc_per_node
+    if not per_node:
+        return
+    for row in rows:
+        number = row.attr("node_rank") or row.attr("NODE_RANK") or row.attr("SLURM_NODEID") or row.attr("GROUP_RANK")
+        if row.node and number.isdigit():
+            top.base_of_node.setdefault(row.node, int(number) * per_node)
+    hosts = _host_list(rows)
+    if all(top.base_of_node.get(h, i * per_node) == i * per_node for i, h in enumerate(hosts)):
+        for i, host in enumerate(hosts):
+            top.base_of_node.setdefault(host, i * per_node)
+    collected = sorted(n for n in top.collected_nodes if n not in top.base_of_node)
+    taken = set(top.base_of_node.values())
+    free = [b for b in range(0, (len(top.collected_nodes) + 1) * per_node, per_node) if b not in taken]
+    if len(collected) == 1 and free and len(taken) + 1 == len(top.collected_nodes):
+        top.base_of_node[collected[0]] = free[0]
+    elif not taken and top.collected_nodes:
+        # Nothing states an order; the launchers' usual one is that of the names. It is a guess, so it gives no ranks
+        # of its own, except on a single node, where there is nothing to guess.
+        if len(top.collected_nodes) == 1:
+            top.base_of_node[next(iter(top.collected_nodes))] = 0
+
+
+def ranks_of_writers(top: Topology, writers: Iterable[Writer]) -> None:
+    single = len(top.collected_nodes) <= 1 and not top.base_of_node
+    for writer in writers:
+        if writer.rank is not None or writer.local_rank is None:
+            continue
+        base = top.base_of_node.get(writer.node) if writer.node else (0 if single else None)
+        if base is not None:
+            writer.rank, writer.rank_basis = base + writer.local_rank, "node and local rank"

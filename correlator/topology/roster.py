@@ -1,0 +1,184 @@
+"""The roster itself: processes, devices, world size, last signs of life, and rows that name a process or a device."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from correlator.topology.model import Rank, Topology
+
+from correlator.hostlist import expand_ranges
+from correlator.ingest import Writer
+from correlator.records import Row
+
+#: Events whose bus id may be a switch, a bridge or an adapter.
+_OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
+
+
+def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
+    largest = max((int(r.attr("nranks") or 0) for r in rows if r.event == "nccl.init"), default=0)
+    _pids_in_spawn_order(top, rows)
+    for row in rows:
+        rank = row.rank
+        if row.event in (
+            "torchrun.worker_failed",
+            "torchrun.report_entry",
+            "deepspeed.spawned",
+            "composer.rank_crashed",
+        ):
+            if rank is None and row.local_rank is not None and row.event != "composer.rank_crashed":
+                base = top.base_of_node.get(row.node) if row.node else (0 if len(top.collected_nodes) <= 1 else None)
+                rank = base + row.local_rank if base is not None else None
+                row.rank, row.rank_basis = rank, "node and local rank"
+        elif row.event == "nccl.init":
+            if rank is None and row.attr("nranks") == str(largest) and row.attr("comm_rank").isdigit():
+                rank = row.rank = int(row.attr("comm_rank"))
+                row.rank_basis = "NCCL world communicator"
+            if rank is not None and row.pci_bus_id:
+                known = top.ranks.setdefault(rank, Rank(rank))
+                known.pci_bus_id, known.gpu = row.pci_bus_id, row.gpu
+        elif row.event in ("kernel.gpu_identity", "gpu.identity") and row.pci_bus_id:
+            if row.attr("uuid"):
+                top.gpu_uuid[row.node, row.pci_bus_id] = row.attr("uuid")
+            if row.attr("serial"):
+                top.gpu_serial[row.node, row.pci_bus_id] = row.attr("serial")
+            continue
+        else:
+            continue
+        if rank is not None and row.pid is not None:
+            top.rank_of_pid[row.node, row.pid] = rank
+            top.ranks.setdefault(rank, Rank(rank)).pids.add(row.pid)
+
+
+def _pids_in_spawn_order(top: Topology, rows: Sequence[Row]) -> None:
+    """DeepSpeed's launcher lists all its children, in the order in which it spawned them, when it kills them."""
+    killed: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.event == "deepspeed.kill" and row.pid is not None:
+            killed[row.file].append(row)
+    for found in killed.values():
+        pids = list(dict.fromkeys(r.pid for r in sorted(found, key=lambda r: r.byte_offset)))
+        node = found[0].node
+        base = top.base_of_node.get(node) if node else (0 if len(top.collected_nodes) <= 1 else None)
+        if base is None:
+            continue
+        for local, pid in enumerate(pids):
+            assert pid is not None
+            top.rank_of_pid.setdefault((node, pid), base + local)
+            top.ranks.setdefault(base + local, Rank(base + local)).pids.add(pid)
+
+
+def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
+    """The world size, from the most trusted source that states one."""
+    sources: list[tuple[int, str, int]] = []
+    for row in rows:
+        for name, trust in (("world_size", 0), ("dist_world_size", 0), ("total", 9), ("WORLD_SIZE", 4), ("nranks", 3)):
+            value = row.attr(name)
+            if value.isdigit() and int(value) > 0:
+                if name == "total" and row.event != "lightning.init":
+                    continue
+                if name == "world_size" and row.event in ("c10d.store_timeout", "c10d.clients_missing"):
+                    continue
+                sources.append((1 if name == "total" else trust, f"{row.event} {name}", int(value)))
+    if sources:
+        trust = min(t for t, _, _ in sources)
+        top.world_size, top.world_size_basis = max((v, b) for t, b, v in sources if t == trust)
+    seen = {r.rank for r in rows if r.rank is not None} | set(top.ranks)
+    seen |= {n for r in rows if r.event == "c10d.barrier_missing" for n in expand_ranges(r.attr("missing_ranks"))}
+    if seen and (top.world_size is None or max(seen) >= top.world_size):
+        if top.world_size is not None and top.world_size_basis != "":
+            top.contradictions.append(f"world size {top.world_size} is stated, but rank {max(seen)} speaks")
+        top.world_size, top.world_size_basis = max(seen) + 1, "highest rank seen"
+
+
+def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
+    for number in range(min(top.world_size or 0, 1 << 20)):
+        top.ranks.setdefault(number, Rank(number))
+    node_by_base = {base: node for node, base in top.base_of_node.items()}
+    for known in top.ranks.values():
+        if known.node is None and top.nproc_per_node:
+            base = known.rank - known.rank % top.nproc_per_node
+            known.node = node_by_base.get(base)
+        if known.node and known.local_rank is None and known.node in top.base_of_node:
+            known.local_rank = known.rank - top.base_of_node[known.node]
+    for writer in writers:
+        if writer.rank is None:
+            continue
+        known = top.ranks.setdefault(writer.rank, Rank(writer.rank))
+        known.heard = known.collected = True
+        known.node = known.node or writer.node
+        if writer.last_ns is not None and (known.last_ns is None or writer.last_ns > known.last_ns):
+            known.last_ns = writer.last_ns
+        if writer.last_step is not None and writer.last_step > (known.last_step or -1):
+            known.last_step = writer.last_step
+        if known.last_place is None or (writer.file, writer.last_line) > known.last_place[:2]:
+            known.last_place = (writer.file, writer.last_line, writer.last_byte_offset, writer.last_text)
+    for row in rows:
+        if (
+            row.rank is not None
+            and row.node
+            and row.event.startswith(("torchrun.", "python.", "nccl.", "c10d.", "megatron.nan"))
+        ):
+            known = top.ranks.setdefault(row.rank, Rank(row.rank))
+            known.node = known.node or row.node
+    if len(top.nodes) == 1:
+        for known in top.ranks.values():
+            known.node = known.node or top.nodes[0]
+    _nodes_between_neighbours(top)
+    for known in top.ranks.values():
+        known.collected = known.collected or (known.node in top.collected_nodes)
+    _gpus_by_bus_order(top, rows)
+
+
+def _nodes_between_neighbours(top: Topology) -> None:
+    """A rank between two ranks of one node is on that node: launchers give a node consecutive ranks.
+
+    Left out where the nodes' ranges overlap, which says that this launch did not number so.
+    """
+    spans: dict[str, tuple[int, int]] = {}
+    for known in top.ranks.values():
+        if known.node:
+            low, high = spans.get(known.node, (known.rank, known.rank))
+            spans[known.node] = (min(low, known.rank), max(high, known.rank))
+    for known in top.ranks.values():
+        if known.node is None:
+            around = [node for node, (low, high) in spans.items() if low < known.rank < high]
+            if len(around) == 1:
+                known.node = around[0]
+
+
+def _gpus_by_bus_order(top: Topology, rows: Sequence[Row]) -> None:
+    """Local rank of a device by bus order, only where the node's devices are all named and as many as its ranks."""
+    named: dict[str | None, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.event.startswith(("kernel.", "gpu.")) and row.event not in _OTHER_DEVICES:
+            if row.pci_bus_id:
+                named[row.node].add(row.pci_bus_id)
+            named[row.node].update(row.attr("devices").split())
+    for node, devices in named.items():
+        where = node if node else (top.nodes[0] if len(top.nodes) == 1 else None)
+        ranks = top.ranks_on(where) if where else sorted(top.ranks) if len(top.nodes) <= 1 else []
+        if len(ranks) == len(devices):
+            for rank, device in zip(ranks, sorted(devices), strict=True):
+                if top.ranks[rank].pci_bus_id is None:
+                    top.ranks[rank].pci_bus_id = device
+                    top.ranks[rank].gpu = rank - ranks[0]
+
+
+def join_rows(top: Topology, rows: Sequence[Row]) -> None:
+    """Ranks of rows that name a process, a device or a host instead of a rank."""
+    for row in rows:
+        if row.event.startswith("k8s.") and row.rank is None:
+            named = top.node_named((row.attr("object") or row.attr("pod")).rpartition("/")[2])
+            if named:
+                row.node, row.node_basis = named, "pod name"
+                ranks = top.ranks_on(named)
+                row.rank, row.rank_basis = (ranks[0], "pod name") if len(ranks) == 1 else (None, None)
+        if row.rank is None and row.pid is not None:
+            row.rank = top.rank_for_pid(row.node, row.pid)
+            row.rank_basis = "pid" if row.rank is not None else None
+        if row.rank is None and row.pci_bus_id and row.event.startswith(("kernel.", "gpu.")):
+            row.rank = top.rank_for_gpu(row.node, row.pci_bus_id)
+            row.rank_basis = "PCI bus id" if row.rank is not None else None
+        if row.rank is not None and row.node is None:
+            row.node, row.node_basis = top.node_of_rank(row.rank), "topology"
