@@ -223,7 +223,7 @@ COMM_ABORTED = Pattern(
         "NCCL communicator encountered error set by ProcessGroupNCCL",
         "has aborted its NCCL communicators previously",
     ),
-    regex=r"^[^{]*(?:NCCL communicator was aborted(?: on rank (?P<group_rank>\d+)\.?| after a previous error)"
+    regex=r"^[^{]*?(?:NCCL communicator was aborted(?: on rank (?P<group_rank>\d+)\.?| after a previous error)"
     r"(?:\s+Original reason for failure was: (?P<reason>.*))?|"
     r"encountered error set by ProcessGroupNCCL: (?P<stored_reason>.*)|"
     r"rank (?P<peer>\d+)?.{0,120}has aborted its NCCL communicators previously)",
@@ -235,7 +235,8 @@ COMM_ABORTED = Pattern(
 UNIQUE_ID_FAILED = Pattern(
     event="c10d.unique_id_failed",
     literals=("is setting up NCCL communicator",),
-    regex=r"^[^{]*\[(?P<group_rank>\d+)\] is setting up NCCL communicators? and retr?(?:ie|ei)ving ncclUniqueIds? from "
+    regex=r"^[^{]*?\[(?P<group_rank>\d+)\] is setting up NCCL communicators? and retr?(?:ie|ei)ving ncclUniqueIds? "
+    r"from "
     r"(?:\[(?P<root>\d+)\]|roots) via (?:c10d key-value store|TCPStore) by key.*?got error: (?P<reason>.*)",
     sample="[9] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key "
     "'0', "

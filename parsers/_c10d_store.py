@@ -36,6 +36,12 @@ def _barrier(match: re.Match[str]) -> dict[str, object]:
     return fields
 
 
+def _bind(match: re.Match[str]) -> dict[str, object]:
+    fields = named(match)
+    port = fields.pop("listen_port", None)
+    return {**fields, "port": port} if port else fields
+
+
 STORE_ERROR = Pattern(
     event="c10d.store_error",
     literals=(
@@ -143,9 +149,12 @@ BIND_FAILED = Pattern(
         "server socket has failed to listen on any local network address",
         "EADDRINUSE",
     ),
-    regex=r"^[^{]*(?:server socket has failed to bind to \S*?:(?P<port>\d+) \(errno: (?P<errno>\d+) - "
-    r"(?P<reason>[^)]+)\)|"
-    r"failed to listen on any local network address\.(?: port: (?P<listen_port>\d+))?|\bEADDRINUSE\b)",
+    block=one_line(
+        r"server socket has failed to bind to \S*:(?P<port>\d+) \(errno: (?P<errno>\d+) - (?P<reason>[^)]+)\)|"
+        r"failed to listen on any local network address(?:\. port: (?P<listen_port>\d+))?|\bEADDRINUSE\b",
+        _bind,
+    ),
+    block_lines=0,
     sample="[c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
     not_samples=(
         "The server socket on {} has failed to bind. TORCHELASTIC_USE_AGENT_STORE is enabled so ignoring the error.",
@@ -155,7 +164,7 @@ BIND_FAILED = Pattern(
 COLLECTIVE_MISMATCH = Pattern(
     event="c10d.collective_mismatch",
     literals=("Detected mismatch between collectives on ranks",),
-    regex=r"^[^{]*Detected mismatch between collectives on ranks\. Rank (?P<rank_a>\d+) is running collective: "
+    regex=r"^[^{]*?Detected mismatch between collectives on ranks\. Rank (?P<rank_a>\d+) is running collective: "
     r"(?P<fingerprint_a>CollectiveFingerPrint\(.*?\)), but Rank (?P<rank_b>\d+) is running collective: "
     r"(?P<fingerprint_b>CollectiveFingerPrint\(.*?\))(?:\.|$)(?:\s*Collectives differ in the following aspects:\s*"
     r"(?P<aspects>.*))?",
@@ -189,7 +198,7 @@ BARRIER_MISSING = Pattern(
 BARRIER_VICTIM = Pattern(
     event="c10d.barrier_victim",
     literals=("successfully reached monitoredBarrier, but received errors",),
-    regex=r"^[^{]*Rank (?P<group_rank>\d+) successfully reached monitoredBarrier, but received errors while waiting "
+    regex=r"^[^{]*?Rank (?P<group_rank>\d+) successfully reached monitoredBarrier, but received errors while waiting "
     r"for "
     r"send/recv from rank (?P<peer>\d+)",
     severity="warning",

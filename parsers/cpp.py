@@ -28,33 +28,36 @@ _PATIENCE = 60
 
 
 def _parse_terminate(lines: Sequence[str]) -> list[Found]:
-    """One event per announcement; k processes that share a stream print k of them and then k times what()."""
-    types: list[tuple[int, str]] = []
+    """One event per announcement; k processes that share a stream print k of them and then k texts.
+
+    ``what():    what():  A`` followed by B on a line of its own is the form of two: the texts are A and B.
+    """
+    announced: list[tuple[int, str]] = []
     texts: list[tuple[int, list[str]]] = []
-    last = 0
+    last = owed = 0
     for position, text in enumerate(lines):
-        if position > last + _PATIENCE:
+        if position > last + _PATIENCE or (position > last and len(texts) >= sum(1 for _, kind in announced if kind)):
             break
-        announced = [(position, m["type"] or "") for m in _TERMINATE.finditer(text)]
+        announced += [(position, m["type"] or "") for m in _TERMINATE.finditer(text)]
         parts = [part.strip() for part in _WHAT.split(text)[1:]]
-        if announced or parts:
-            types += announced
-            end, more = further_lines(lines, position) if parts else (position, [])
-            texts += [(end, [part, *more] if number == len(parts) else [part]) for number, part in enumerate(parts, 1)]
-            last = max(last, end)
-        elif position > last and len(texts) >= len(types):
-            break
+        owed += sum(1 for part in parts if not part)
+        told = [part for part in parts if part]
+        if not parts and owed and text.strip() and not _TERMINATE.search(text) and position > last:
+            told, owed = [text.strip()], owed - 1
+        if told:
+            last, more = further_lines(lines, position)
+            texts += [(position, [part]) for part in told[:-1]] + [(last, [told[-1], *more])]
+        elif parts or _TERMINATE.search(text):
+            last = max(last, position)
     found = []
-    for number, (start, kind) in enumerate(types):
-        end, what = texts[number] if number < len(texts) else (start, [""])
-        if not what[0] and number < len(texts):
-            # ``what():    what():  A`` followed by B on the next line: the texts are A and B, in any order.
-            what = next((w for _, w in texts[number + 1 :] if w[0]), what)
+    waiting = iter(texts)
+    for start, kind in announced:
+        end, what = next(waiting, (start, [""])) if kind else (start, [""])
         fields: dict[str, object] = {"type": kind, "what": what[0]}
         if scope := _SCOPE.match(what[0]):
             fields |= named(scope)
-        body = "\n".join([f"terminate called after throwing an instance of '{kind}'", *what]) if kind else lines[start]
-        found.append(Found(start, max(end, start), fields, body=body.strip()[:BODY_LIMIT]))
+        head = f"terminate called after throwing an instance of '{kind}'" if kind else lines[start].strip()
+        found.append(Found(start, max(end, start), fields, body="\n".join([head, *what]).strip()[:BODY_LIMIT]))
     return found
 
 

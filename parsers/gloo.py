@@ -11,7 +11,7 @@ from __future__ import annotations
 from correlator.events import Parser, Pattern
 
 #: What may stand before the text on its line. Indented exceptions and JSON are reports that quote it once more.
-_BEGIN = r"^ ?(?:[^\s{][^{]*|\s*(?:what|\[)[^{]*)?"
+_BEGIN = r"^ ?(?:[^\s{][^{]*?|\s*(?:what|\[)[^{]*?)?"
 _PEER = r"\[(?:::ffff:)?(?P<peer>[^\]\s]+)\]:(?P<peer_port>\d+)"
 
 PEER_CLOSED = Pattern(

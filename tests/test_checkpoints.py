@@ -30,15 +30,19 @@ from correlator.checkpoints.torch_file import read_torch
 from correlator.errors import UsageError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "checkpoints"
+SAVED = 1_800_000_000
 SHARD = "iter_0000010/mp_rank_01_000/model_optim_rng.pt"
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Callable[[str], Path]:
-    """A copy of one fixture, to be damaged."""
+    """A copy of one fixture, to be damaged; all files have one time, whenever they were checked out."""
 
     def copy(name: str) -> Path:
-        return Path(shutil.copytree(FIXTURES / name, tmp_path / name))
+        root = Path(shutil.copytree(FIXTURES / name, tmp_path / name))
+        for file in root.rglob("*"):
+            os.utime(file, (SAVED, SAVED))
+        return root
 
     return copy
 
@@ -62,6 +66,7 @@ def flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 0x10
     path.write_bytes(data)
+    os.utime(path, (SAVED, SAVED))
 
 
 # whole checkpoints, as the real libraries write them
@@ -80,19 +85,26 @@ def flip(path: Path, at: int) -> None:
     ],
 )
 def test_whole_checkpoints(
-    name: str, layout: str, iterations: list[int], tracker: int | str | None, topology: dict[str, int], deep: bool
+    tree: Callable[[str], Path],
+    name: str,
+    layout: str,
+    iterations: list[int],
+    tracker: int | str | None,
+    topology: dict[str, int],
+    deep: bool,
 ) -> None:
-    inventory = scan(FIXTURES / name, deep=deep)
+    root = tree(name)
+    inventory = scan(root, deep=deep)
     assert [c.iteration for c in inventory.checkpoints] == iterations
     assert {c.layout for c in inventory.checkpoints} == {layout}
     assert all(c.complete for c in inventory.checkpoints)
     assert inventory.tracker == tracker
     for found in inventory.checkpoints:
         assert topology.items() <= found.topology.items()
-        place = FIXTURES / name / found.path
+        place = root / found.path
         files = [place] if place.is_file() else [f for f in place.rglob("*") if f.is_file()]
         assert found.size_bytes == sum(f.stat().st_size for f in files)
-        assert found.mtime_ns == max(f.stat().st_mtime_ns for f in files)
+        assert found.mtime_ns == SAVED * 10**9
         if (name, found.iteration) != ("megatron_legacy", 20):
             assert found.finite is True
             assert found.problems == ()
@@ -104,8 +116,8 @@ def test_all_fixtures_are_found_below_one_root() -> None:
     assert {c.path.split("/")[0] for c in inventory.checkpoints} == {p.name for p in FIXTURES.iterdir()}
 
 
-def test_one_checkpoint_as_the_root() -> None:
-    (found,) = scan(FIXTURES / "megatron_dist" / "iter_0000010").checkpoints
+def test_one_checkpoint_as_the_root(tree: Callable[[str], Path]) -> None:
+    (found,) = scan(tree("megatron_dist") / "iter_0000010").checkpoints
     assert (found.path, found.iteration, found.complete) == (".", 10, True)
 
 
@@ -281,9 +293,19 @@ def test_shard_of_the_right_length_full_of_zeros(tree: Callable[[str], Path]) ->
     root = tree("dcp")
     shard = root / "step-30/__0_0.distcp"
     shard.write_bytes(bytes(shard.stat().st_size))
+    os.utime(shard, (SAVED, SAVED))
     found = one(scan(root), 30)
     assert found.complete is False
     assert "begins with zeros" in found.problems[0]
+
+
+def test_more_metadata_than_is_read_leaves_the_older_one_open(
+    tree: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("correlator.checkpoints.inventory.Reading", lambda deep: Reading(deep, metadata_left=5000))
+    root = tree("megatron_dist")
+    assert [c.complete for c in scan(root).checkpoints] == [True, None]
+    assert [c.complete for c in scan(root, deep=True).checkpoints] == [True, True]
 
 
 def test_shards_newer_than_metadata_leave_it_open(tree: Callable[[str], Path]) -> None:
@@ -548,6 +570,15 @@ def test_compressed_entries_are_refused(tmp_path: Path) -> None:
     found = one(scan(tmp_path, deep=True), 5)
     assert found.complete is False
     assert "compressed" in found.problems[0]
+
+
+def test_a_torchscript_program_is_no_checkpoint(tmp_path: Path) -> None:
+    path = torch_zip(tmp_path, "step_5.pt", pickle.dumps({}, protocol=2))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("archive/code/m.py", "x = 1\n" * 99, zipfile.ZIP_DEFLATED)
+        archive.writestr("archive/constants.pkl", pickle.dumps((), protocol=2))
+    found = one(scan(tmp_path), 5)
+    assert (found.complete, found.problems) == (None, ("step_5.pt: a TorchScript program, not a checkpoint",))
 
 
 def test_entry_that_leaves_the_archive(tmp_path: Path) -> None:

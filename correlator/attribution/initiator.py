@@ -56,10 +56,16 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
 
 
 def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
-    """Moves a direct cause to the front if it lies certainly before the leading one."""
-    if not ranked or ranked[0].finding.trust not in _DIRECT:
+    """Moves a direct cause to the front if it lies certainly before the leading one, or says what became of its rank."""
+    if not ranked:
         return ranked
     lead = ranked[0]
+    if lead.finding.trust not in _DIRECT:
+        # That a rank died says more than that it is missing.
+        same = [
+            r for r in ranked if r.finding.trust in _DIRECT and r.finding.incident.ranks == lead.finding.incident.ranks
+        ]
+        return [*same, *[r for r in ranked if r not in same]] if lead.finding.incident.ranks else ranked
     for other in ranked[1:]:
         if (
             other.finding.trust in _DIRECT

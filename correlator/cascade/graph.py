@@ -15,35 +15,42 @@ from correlator.cascade.model import Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import Role
 from correlator.records import moment
 
-#: The rule that ties a wave of complaints to what set it off, by event of the wave.
-_EDGE_RULES: dict[str, str] = {
-    "c10d.watchdog_timeout": "member missing from the collective",
-    "c10d.watchdog_status": "member missing from the collective",
-    "c10d.blocking_wait_timeout": "member missing from the collective",
-    "c10d.barrier_missing": "member missing from the collective",
-    "c10d.barrier_victim": "member missing from the collective",
-    "c10d.desync_report": "member missing from the collective",
-    "gloo.timeout": "member missing from the collective",
-    "gloo.peer_closed": "peer process gone",
-    "gloo.peer_reset": "peer process gone",
-    "nccl.socket_error": "peer process gone",
-    "nccl.ib_error": "peer process gone",
-    "nccl.proxy_error": "peer process gone",
-    "c10d.async_error": "peer process gone",
-    "c10d.remote_error": "remote exception re-raised",
-    "c10d.comm_aborted": "remote exception re-raised",
-    "c10d.dump_signal": "a waiter told the others",
-    "c10d.watchdog_exception": "same process",
-    "cpp.terminate": "same process",
-    "c10d.abort_notice": "same process",
-    "c10d.store_error": "store host gone",
-    "c10d.store_timeout": "store host gone",
-    "torchrun.rendezvous_error": "store host gone",
-    "torchrun.signal_sent": "launcher stopped the siblings",
-    "torchrun.child_failed": "launcher stopped the siblings",
-    "torchrun.worker_failed": "launcher saw the process end",
-    "slurm.step_aborted": "scheduler ended the step",
-    "slurm.task_exit": "scheduler ended the step",
+#: What a wave follows from: the rule that draws the edge, and the waves of the same ranks that it follows from, first
+#: choice first; where none is there, it follows from the initiator.
+_FOLLOWS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "c10d.watchdog_timeout": ("member missing from the collective", ()),
+    "c10d.watchdog_status": ("same process", ("c10d.watchdog_timeout",)),
+    "c10d.blocking_wait_timeout": ("member missing from the collective", ()),
+    "c10d.barrier_missing": ("member missing from the collective", ()),
+    "c10d.barrier_victim": ("a waiter told the others", ("c10d.barrier_missing", "c10d.collective_mismatch")),
+    "c10d.desync_report": ("same process", ("c10d.watchdog_timeout",)),
+    "c10d.dump_signal": ("a waiter told the others", ("c10d.watchdog_timeout",)),
+    "c10d.watchdog_exception": ("same process", ("c10d.watchdog_timeout", "nccl.socket_error", "nccl.ib_error")),
+    "c10d.abort_notice": ("same process", ("c10d.watchdog_timeout", "c10d.watchdog_exception")),
+    "cpp.terminate": ("same process", ("c10d.watchdog_exception", "c10d.abort_notice", "c10d.watchdog_timeout")),
+    "gloo.timeout": ("member missing from the collective", ()),
+    "gloo.peer_closed": ("peer process gone", ()),
+    "gloo.peer_reset": ("peer process gone", ()),
+    "nccl.socket_error": ("peer process gone", ()),
+    "nccl.ib_error": ("peer process gone", ()),
+    "nccl.proxy_error": ("peer process gone", ("nccl.socket_error",)),
+    "c10d.async_error": ("peer process gone", ("nccl.socket_error", "nccl.ib_error")),
+    "c10d.remote_error": ("remote exception re-raised", ()),
+    "c10d.comm_aborted": ("remote exception re-raised", ()),
+    "c10d.store_error": ("store host gone", ()),
+    "c10d.store_timeout": ("store host gone", ()),
+    "torchrun.rendezvous_error": ("store host gone", ()),
+    "torchrun.worker_failed": (
+        "launcher saw the process end",
+        ("cpp.terminate", "c10d.abort_notice", "c10d.watchdog_exception", "python.exception", "gloo.timeout"),
+    ),
+    "torchrun.report_entry": ("launcher saw the process end", ("torchrun.worker_failed", "cpp.terminate")),
+    "torchrun.signal_sent": ("launcher stopped the siblings", ("torchrun.worker_failed", "torchrun.death_signal")),
+    "torchrun.child_failed": ("launcher saw the process end", ("torchrun.worker_failed",)),
+    "torchrun.kill_escalation": ("launcher stopped the siblings", ("torchrun.signal_sent",)),
+    "slurm.task_exit": ("launcher saw the process end", ("torchrun.child_failed", "python.exception", "cpp.terminate")),
+    "slurm.step_aborted": ("scheduler ended the step", ("slurm.task_exit",)),
+    "slurm.cancelled": ("scheduler ended the step", ("slurm.task_exit", "slurm.step_aborted")),
 }
 _DEFAULT_RULE = "waited for it"
 
@@ -66,14 +73,29 @@ def build_graph(facts: Facts, chosen: Finding | None, others: Sequence[Finding])
         _add(graph, incident, role)
         if chosen is not None and not certainly_before(incident, chosen.incident):
             graph.add_edge(chosen.incident.id, incident.id, rule="same process" if same else _DEFAULT_RULE)
-    for wave in waves(facts.incidents):
-        if wave.id in graph or (chosen is not None and _is_part_of(wave, chosen)):
-            continue
+    folded = [w for w in waves(facts.incidents) if chosen is None or not _is_part_of(w, chosen)]
+    for wave in folded:
         _add(graph, wave, wave.role)
-        if chosen is not None and not certainly_before(wave, chosen.incident):
-            rule = _EDGE_RULES.get(wave.event, _DEFAULT_RULE)
-            graph.add_edge(chosen.incident.id, wave.id, rule=rule)
+    for wave in folded:
+        rule, before = _FOLLOWS.get(wave.event, (_DEFAULT_RULE, ()))
+        source = _source(wave, before, folded)
+        if source is not None:
+            graph.add_edge(source.id, wave.id, rule=rule)
+        elif chosen is not None and not certainly_before(wave, chosen.incident):
+            graph.add_edge(
+                chosen.incident.id, wave.id, rule=_DEFAULT_RULE if before and rule == "same process" else rule
+            )
     return graph
+
+
+def _source(wave: Incident, before: Sequence[str], folded: Sequence[Incident]) -> Incident | None:
+    """The wave that this one follows from: of the first kind present that shares a rank or node and is not later."""
+    for event in before:
+        for other in folded:
+            shared = set(wave.ranks) & set(other.ranks) or (not wave.ranks and set(wave.nodes) & set(other.nodes))
+            if other is not wave and other.event == event and shared and not certainly_before(wave, other):
+                return other
+    return None
 
 
 def waves(incidents: Iterable[Incident]) -> list[Incident]:
@@ -91,7 +113,7 @@ def waves(incidents: Iterable[Incident]) -> list[Incident]:
             Incident(
                 f"w{number}", lead.event, lead.what, lead.role,
                 tuple(sorted({r for i in found for r in i.ranks})), tuple(sorted({n for i in found for n in i.nodes})),
-                [r for i in found for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt,
+                [r for i in found for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt, lead.inherited,
             )
         )  # fmt: skip
     folded.sort(key=lambda i: (i.time is None, i.time or 0, i.id))
@@ -110,7 +132,7 @@ def _add(graph: nx.DiGraph, incident: Incident, role: Role) -> None:
         role=role,
         ranks=list(incident.ranks),
         nodes=list(incident.nodes),
-        time=moment(incident.time),
+        time=moment(incident.time) if role == "initiator" or not incident.inherited else None,
         bound_ns=incident.bound,
         event=incident.event,
         signature=incident.signature,

@@ -71,7 +71,13 @@ def build_incidents(facts: Facts) -> list[Incident]:
             role = "unrelated"
             continue
         who = ("rank", row.rank) if row.rank is not None else ("node", row.node) if row.node else ("writer", row.writer)
-        key: tuple[object, ...] = (row.event if row.signature is None else row.signature, role, who, row.process_group, row.attempt)
+        key: tuple[object, ...] = (
+            row.event if row.signature is None else row.signature,
+            role,
+            who,
+            row.process_group,
+            row.attempt,
+        )
         groups[key].append(row)
         roles[key] = role
     found = []
@@ -87,7 +93,7 @@ def _incident(facts: Facts, name: str, role: Role, rows: list[Row]) -> Incident:
     dated = next((r for r in rows if r.time is not None and r.timestamp_basis != "inherited"), row)
     return Incident(
         id=name,
-        event=row.event,
+        event="torchrun.child_failed" if row.attr("launcher") == "true" else row.event,
         what=signature.title if signature else one_line(row.body),
         role=role,
         ranks=(row.rank,) if row.rank is not None else (),
@@ -98,6 +104,7 @@ def _incident(facts: Facts, name: str, role: Role, rows: list[Row]) -> Incident:
         # A time that was taken over from an older line is a lower limit only; no order may rest on it.
         bound=None if dated.timestamp_basis == "inherited" else dated.time_bound_ns,
         attempt=row.attempt or 0,
+        inherited=dated.timestamp_basis == "inherited",
     )
 
 

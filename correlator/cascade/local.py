@@ -170,7 +170,7 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         scope, ranks = "ranks", []
     merged = Incident(
         lead.id, lead.event, lead.what, "initiator", tuple(ranks), tuple(nodes),
-        [r for i in incidents for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt,
+        [r for i in incidents for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt, lead.inherited,
     )  # fmt: skip
     finding = Finding(
         rule="own error",

@@ -25,7 +25,8 @@ TRUST = ("outside", "local", "protocol", "exit", "silence", "accusation", "shape
 class Incident:
     """One aggregated occurrence: one failure of one rank or node, one wave of a process group, or an absence.
 
-    ``time`` is corrected, in ns since the epoch; ``bound`` its half width in ns, None for unbounded.
+    ``time`` is corrected, in ns since the epoch; ``bound`` its half width in ns, None for unbounded. ``inherited``: the
+    time is that of an older line of the same writer, so it is a lower limit only.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Incident:
     time: int | None = None
     bound: int | None = None
     attempt: int = 0
+    inherited: bool = False
 
     @property
     def first(self) -> Row | None:

@@ -20,7 +20,6 @@ from correlator.checkpoints.model import Findings, Reading
 from correlator.checkpoints.pickles import Call, Refused, read_pickle
 from correlator.checkpoints.torch_file import attributes, inspect_stream, whole
 
-MAX_METADATA_BYTES = 64 << 20
 MAX_METADATA_BYTES_DEEP = 2 << 30
 
 MAX_CHUNKS = 20_000_000
@@ -137,8 +136,11 @@ def check(folder: Folder, findings: Findings, reading: Reading) -> Metadata | No
             findings.fault("neither .metadata nor shards: the save died before its first write")
         return None
     try:
-        limit = MAX_METADATA_BYTES_DEEP if reading.deep else MAX_METADATA_BYTES
-        metadata = read_metadata(described.bytes(limit))
+        if described.size > (MAX_METADATA_BYTES_DEEP if reading.deep else reading.metadata_left):
+            findings.doubt(f".metadata has {described.size >> 20} MiB, more than is read without a deep check")
+            return None
+        reading.metadata_left -= described.size
+        metadata = read_metadata(described.bytes(MAX_METADATA_BYTES_DEEP))
     except OSError as error:
         findings.doubt(f".metadata cannot be read: {error.strerror or error}")
         return None

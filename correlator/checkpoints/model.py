@@ -57,12 +57,20 @@ class Inventory:
     tracker_problem: str | None
 
 
+SCAN_METADATA_BYTES = 128 << 20
+"""Bytes of ``.metadata`` read by a scan that is not deep; a megabyte takes about 0.2 s."""
+
+
 @dataclass
 class Reading:
-    """How much may be read. ``deep`` lifts all limits on bytes; otherwise ``bytes_left`` shrinks with each tensor."""
+    """How much may be read. ``deep`` lifts all limits on bytes; otherwise they shrink with what is read.
+
+    ``bytes_left`` is for tensors of one checkpoint, ``metadata_left`` for ``.metadata`` of all that follow.
+    """
 
     deep: bool = False
     bytes_left: int = CHECKPOINT_BYTES
+    metadata_left: int = SCAN_METADATA_BYTES
 
     def allow(self, wanted: int, tensors: int) -> int:
         """Bytes to read of a tensor of ``wanted`` bytes, when ``tensors`` of them share the limit. Subtracts them."""

@@ -99,10 +99,8 @@ class _Machine:
         raise Refused("malformed pickle: no mark")
 
     def run(self) -> Any:
-        data, table = self.data, _TABLE
-        while True:
-            if self.at >= len(data):
-                raise Ended("the pickle ends early")
+        data, table, size = self.data, _TABLE, len(self.data)
+        while self.at < size:
             opcode = data[self.at]
             self.at += 1
             if opcode == 0x2E:  # STOP
@@ -111,6 +109,7 @@ class _Machine:
             if handler is None:
                 raise Refused(f"pickle opcode {opcode:#04x} is not needed by checkpoints")
             handler(self)
+        raise Ended("the pickle ends early")
 
 
 def read_pickle(data: bytes, start: int = 0) -> tuple[Any, int]:

@@ -149,6 +149,9 @@ def _read_zip(stream: BinaryIO | Window, size: int, result: TorchFile, *, deep: 
     report = check_zip(stream, size, deep=deep)
     result.faults += report.problems
     pickled = report.members.get(f"{report.folder}data.pkl")
+    if f"{report.folder}constants.pkl" in report.members:
+        result.doubts.append("a TorchScript program, not a checkpoint")
+        return
     if pickled is None or result.faults:
         return
     limit = MAX_PICKLE_BYTES_DEEP if deep else MAX_PICKLE_BYTES

@@ -2,7 +2,8 @@
 
 Rows repeat: thousands of ranks print one text with other numbers in it. So rows are grouped by (event, text with its
 numbers masked, the facts that ``where`` asks for), vectorised, and only one row of each group is matched in Python.
-Numbers that any rule spells out (a completion status, an error code) are kept apart and are part of the group's key.
+Numbers that any rule spells out (a completion status, an error code) are kept apart and are part of the group's key;
+where a rule asks for a class of digits, nothing is masked.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ CONTENT_PRIORITY = 20
 _SEVERITY: dict[str, Severity] = {"cause": "error", "symptom": "warning", "teardown": "info", "context": "info"}
 #: Numbers, also hexadecimal words with a digit in them (addresses, ids).
 _NUMBER = r"0[xX][0-9a-fA-F]+|\b[a-fA-F]*[0-9][0-9a-fA-F]*\b|[0-9]+"
+#: A class of characters with single digits in it, such as ``[246]`` or ``[1-9]``; all digits alike are no such class.
+_DIGIT_CLASS = re.compile(r"(?<!\\)\[(?!0-9(?:a-f)?(?:A-F)?\])[a-fA-F-]*[0-9][0-9a-fA-F-]*\]")
 #: Labels that launchers and torch put before each line of a rank.
 _LABEL = re.compile(r"^(?:\[[A-Za-z_]+\d+\]:[ \t]?)+", re.MULTILINE)
 
@@ -100,6 +103,9 @@ class _Index:
             for part in (*s.match.contains, *s.match.all_of, *s.match.not_contains, s.match.regex)
             for number in re.findall(_NUMBER, part)
         }
+        exact = [s for s in ordered if _DIGIT_CLASS.search(s.match.regex)]
+        self.exact_events = sorted({event for s in exact for event in s.match.events})
+        self.exact_literals = sorted({part for s in exact if not s.match.events for part in s.match.contains})
 
     def candidates(self, event: str) -> tuple[Signature, ...]:
         if event not in self._by_event:
@@ -182,7 +188,10 @@ def assign(table: pa.Table, signatures: Sequence[Signature] | None = None) -> pa
     )
     text = pl.concat_str("first", pl.lit("\n"), "last")
     keyed = frame.with_row_index("row").with_columns(
-        text.str.replace_all(_NUMBER, "0").alias("masked"),
+        pl.when(pl.col("event").is_in(index.exact_events) | text.str.contains_any(index.exact_literals))
+        .then(text)
+        .otherwise(text.str.replace_all(_NUMBER, "0"))
+        .alias("masked"),
         text.str.extract_all(_NUMBER)
         .list.eval(pl.element().filter(pl.element().is_in(sorted(index.spelled_numbers))))
         .list.join(" ")

@@ -70,10 +70,9 @@ def scan(root: Path, *, deep: bool = False) -> Inventory:
         raise UsageError(f"{root} {top.problems[0]}")
     visited: list[Folder] = []
     found = list(_search(top, visited))
-    left = SCAN_BYTES
+    left, reading = SCAN_BYTES, Reading(deep=deep)
     for item in sorted(found, key=lambda item: item.order, reverse=True):
-        reading = Reading(deep=deep, bytes_left=min(CHECKPOINT_BYTES, left))
-        granted = reading.bytes_left
+        granted = reading.bytes_left = min(CHECKPOINT_BYTES, left)
         item.findings = _read(item, reading)
         left -= granted - max(reading.bytes_left, 0)
     found += _hollow(found, visited)
