@@ -19,6 +19,7 @@ from typing import Any
 
 from correlator.events import Severity
 from correlator.heads import after_stamp, severity_of
+from correlator.layouts import Layout
 from correlator.timestamps import (
     MONTHS,
     SECOND,
@@ -41,7 +42,7 @@ class FileContext:
     ``tee_rank``: what an outermost ``[rankN]:`` is: ``torch`` (a global rank, printed by torch), or a launcher's tag
     that states the ``local`` or the ``global`` rank. ``tee_space``: that tag is followed by a space of its own.
     ``split_ranks``: several ranks write behind one outer label, so that ``[rankN]:`` tells writers apart.
-    ``several``: lines of several writers may alternate in the file.
+    ``several``: lines of several writers may alternate in the file. ``layout``: of stamps that are not built in.
     """
 
     clock: Clock = field(default_factory=Clock)
@@ -53,6 +54,7 @@ class FileContext:
     tee_space: bool = False
     split_ranks: bool = True
     several: bool = True
+    layout: Layout | None = None
 
 
 @dataclass(slots=True)
@@ -756,6 +758,10 @@ def peel(line: str, context: FileContext) -> Peeled:
         middle = _MIDDLE.search(text, 1)
         if middle and "] " not in text[: middle.start()].replace("it/s] ", ""):
             text = _peel_layers(text[middle.start() :], p, context)
+    if context.layout is not None and p.timestamp_basis is None and (stamp := context.layout.match(text, context.clock)):
+        p.stamp(stamp)
+        p.headed = True
+        text = after_stamp(text[stamp.end :], p)
     if p.timestamp_ns is None or p.timestamp_basis == "transport":
         stamp = announced_stamp(text, context.clock)
         if stamp is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
 from correlator.envelopes import FileContext, outer_text, peel, strip_ansi
+from correlator.layouts import Layout, learn_layout
 from correlator.timestamps import Clock, dated_stamps_ns
 
 
@@ -184,12 +185,17 @@ def file_context(
     job: JobContext, head: bytes, tail: bytes, mtime_ns: int, *, single_process: bool, complete: bool
 ) -> FileContext:
     """The context of one file from its samples; ``complete``: the samples are all of it."""
+    clock = file_clock(job, head, tail, mtime_ns)
     if single_process and is_one_process(head) and is_one_process(tail):
-        clock = file_clock(job, head, tail, mtime_ns)
-        return FileContext(clock=clock, split_ranks=False, several=False, tee_rank=job.tee_rank, tee_space=job.tee_space)
+        # The common case of thousands of rank files: no need to look at line after line.
+        context = FileContext(
+            clock=clock, split_ranks=False, several=False, tee_rank=job.tee_rank, tee_space=job.tee_space
+        )
+        return replace(context, layout=_unlisted_layout(sample_lines(head[:4096], b"")[0], context))
     first, last = sample_lines(head, tail)
-    context = detect_layers(first, last, file_clock(job, head, tail, mtime_ns))
+    context = detect_layers(first, last, clock)
     context = replace(context, tee_rank=job.tee_rank, tee_space=job.tee_space, split_ranks=False)
+    context = replace(context, layout=_unlisted_layout(first or last, context))
     ranks: dict[str, set[int]] = defaultdict(set)
     keys: set[tuple[str, str | None]] = set()
     for line in (*first, *last):
@@ -204,3 +210,14 @@ def file_context(
         # Nothing seen: believe a complete sample, or a label that owns exactly one rank everywhere.
         split = not complete and not (labelled and ranks)
     return replace(context, split_ranks=split, several=len(keys) > 1 or split or not complete)
+
+
+_CLOCK_TIME = re.compile(r"\d[:.h]\d\d[:.m]\d\d")
+
+
+def _unlisted_layout(lines: Sequence[str], context: FileContext) -> Layout | None:
+    """The layout of the file's stamps when they are not built in."""
+    timed = [line for line in lines if _CLOCK_TIME.search(line, 0, 80)]
+    if len(timed) < 3 or any(peel(line, context).timestamp_basis for line in timed[:20]):
+        return None
+    return learn_layout([outer_text(line, context)[0] for line in timed])

@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from correlator.discovery import PathClaims, SkippedFile, SourceFile, discover
+from correlator.envelopes import peel
 from correlator.events import Parser, Pattern
 from correlator.file_context import (
     JobContext,
@@ -30,13 +31,14 @@ from correlator.file_context import (
     file_context,
     sample_lines,
 )
+from correlator.last_signs import MAX_WRITERS, find_last_lines, line_numbers
 from correlator.matching import Matcher
 from correlator.plugins import load_parsers
 from correlator.reading import DamagedArchive, iter_bytes
 from correlator.rows import Row, collapse, to_table
 from correlator.timestamps import Clock, dated_stamps_ns, parse_zone
 from correlator.unit import CLAIMS, Unit, UnitReader, UnitResult, WriterTrace
-from correlator.windows import plain_windows, streamed_windows
+from correlator.windows import MAX_LINE, plain_windows, streamed_windows
 
 #: Own bytes of one work unit of a large file.
 UNIT_BYTES = 32 << 20
@@ -157,7 +159,7 @@ def ingest(
     )
     total = sum(file.size for file in found.files)
     results = _run(units, plan, total, workers, executor, progress)
-    return _merge(found.files, list(found.skipped), results, total)
+    return _merge(found.files, list(found.skipped), results, total, plan.tail_bytes)
 
 
 # --- planning ------------------------------------------------------------------------------------------------------------
@@ -345,7 +347,7 @@ def _collect(
 
 
 def _merge(
-    files: Sequence[SourceFile], skipped: list[SkippedFile], results: Iterable[UnitResult], total: int
+    files: Sequence[SourceFile], skipped: list[SkippedFile], results: Iterable[UnitResult], total: int, tail_bytes: int
 ) -> Ingested:
     by_file: dict[str, list[UnitResult]] = defaultdict(list)
     for result in sorted(results, key=lambda r: r.index):
@@ -356,6 +358,7 @@ def _merge(
     warnings: list[SkippedFile] = []
     for file in files:
         file_rows, traces, summary = _merge_file(file, by_file[file.name], warnings)
+        _find_silent(file, by_file[file.name], traces, tail_bytes)
         rows += file_rows
         summaries.append(summary)
         steps = _last_steps(file_rows)
@@ -435,6 +438,40 @@ def _join(first: WriterTrace, second: WriterTrace) -> WriterTrace:
     if second.last_offset > first.last_offset:
         first.last_offset, first.last_line, first.last_text = second.last_offset, second.last_line, second.last_text
     return first
+
+
+def _find_silent(
+    file: SourceFile, results: Sequence[UnitResult], traces: dict[str, WriterTrace], tail_bytes: int
+) -> None:
+    """Find the true last line of writers that do not speak among the last lines of a large shared file."""
+    tail = file.size - tail_bytes
+    labels = {key: trace.label for key, trace in traces.items() if trace.label and trace.last_offset < tail}
+    if file.streamed or not labels or len(labels) > MAX_WRITERS:
+        return
+    known: dict[int, int] = {}
+    lines = position = 0
+    for result in results:
+        known[position] = lines
+        position, lines = position + result.bytes, lines + result.lines
+    every = [trace.label for trace in traces.values() if trace.label]
+    try:
+        offsets = find_last_lines(file.path, tail, labels, every)
+        later = {key: offset for key, offset in offsets.items() if offset > traces[key].last_offset}
+        numbers = line_numbers(file.path, later.values(), known)
+        with file.path.open("rb", buffering=0) as stream:
+            for key, offset in later.items():
+                stream.seek(offset)
+                raw = stream.read(MAX_LINE).partition(b"\n")[0]
+                p = peel(raw.decode("utf-8", "replace").rstrip("\r"), results[0].context)
+                if p.key != key:
+                    continue
+                trace = traces[key]
+                trace.last_offset, trace.last_line, trace.last_text = offset, numbers[offset], p.text[:1000]
+                if p.timestamp_ns is not None:
+                    trace.last_ns, trace.last_basis = p.timestamp_ns, p.timestamp_basis
+                    trace.last_resolution_ns = p.resolution_ns
+    except OSError:
+        return  # the file went away after it was read; what is known stays
 
 
 def _last_steps(rows: Iterable[Row]) -> dict[str, int]:

@@ -92,11 +92,16 @@ class _Nothing:
 ENGINES = {"hyperscan": _Hyperscan, "ahocorasick": _AhoCorasick, "polars": _Polars}
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def build_engine(literals: tuple[bytes, ...], name: str | None = None) -> Engine:
+    """As ``compile_engine``, compiled once a process and kept."""
+    return compile_engine(literals, name)
+
+
+def compile_engine(literals: Sequence[bytes], name: str | None = None) -> Engine:
     """The fastest engine that can be had for these literals, or the named one.
 
-    Literals are distinct, non-empty ASCII bytes. An engine is compiled once a process and kept.
+    Literals are distinct, non-empty ASCII bytes.
     """
     if not literals:
         return _Nothing()

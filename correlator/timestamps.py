@@ -14,7 +14,7 @@ Three things a stamp may leave open, and what fills them:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
@@ -94,7 +94,6 @@ class Clock:
     zone: tzinfo = UTC
     reference_ns: int | None = None
     reference_is_latest: bool = False
-    layout: object | None = field(default=None, compare=False)
 
     def local(self, days: int, seconds: int, nanos: int, offset_s: int | None = None) -> int:
         """Nanoseconds since the epoch of a local wall clock reading."""

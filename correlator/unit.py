@@ -16,6 +16,7 @@ from correlator.blocks import BlockLines, LineIndex
 from correlator.discovery import SourceFile
 from correlator.envelopes import FileContext, Peeled, peel
 from correlator.events import Found, Severity
+from correlator.last_signs import label_of
 from correlator.matching import Entry, Matcher
 from correlator.rows import Row, fill
 from correlator.scan import Hit, build_engine
@@ -32,13 +33,17 @@ FLOOD_SHARED = 16_000
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
 ERROR_ROWS = 40
 
+_MAX_PARTS = 8
 _CLOCK = re.compile(rb"\d:\d\d:\d\d")
 _SPARSE_BLOCK = 32 << 10
 
 
 @dataclass(slots=True)
 class WriterTrace:
-    """First and last sign of life of one writer in one unit. Lines count from the unit's first LF."""
+    """First and last sign of life of one writer in one unit. Lines count from the unit's first LF.
+
+    ``label``: the raw bytes that stand in front of each of its lines, where there are such.
+    """
 
     key: str
     node: str | None = None
@@ -54,6 +59,7 @@ class WriterTrace:
     last_basis: str | None = None
     last_resolution_ns: int | None = None
     last_stamp_offset: int = -1
+    label: bytes | None = None
     last_offset: int = -1
     last_line: int = 0
     last_text: str = ""
@@ -89,6 +95,7 @@ class UnitResult:
 
     index: int
     file: str
+    context: FileContext
     rows: list[Row] = field(default_factory=list)
     writers: dict[str, WriterTrace] = field(default_factory=dict)
     lines: int = 0
@@ -141,7 +148,7 @@ class UnitReader:
         self.tail_bytes = tail_bytes
         self.dense, self.sparse = matcher.engines()
         self._dense_lengths = [len(literal) for literal in matcher.dense_literals]
-        self.result = UnitResult(unit.index, unit.file.name)
+        self.result = UnitResult(unit.index, unit.file.name, context)
         self.rows = self.result.rows
         self._covered: dict[int, set[int]] = defaultdict(set)  # entry -> file offsets of lines its blocks used
         self._taken: set[int] = set()  # file offsets of lines that some pattern took
@@ -300,8 +307,25 @@ class UnitReader:
                     p, identity=outer.identity, node=outer.node, rank=outer.rank, rank_basis=outer.rank_basis,
                     local_rank=outer.local_rank, task=outer.task, pod=outer.pod, stream=outer.stream,
                 )  # fmt: skip
+        if p.partial:
+            self._join_parts(p, end)
         self._peeled[start] = p
         return p
+
+    def _join_parts(self, p: Peeled, end: int) -> None:
+        """Complete a line that the collector cut (CRI tag P, docker's 16 KiB) with its following parts."""
+        window = self._window
+        start = window.next_start(end)
+        for _ in range(_MAX_PARTS):
+            if start is None:
+                break
+            end = window.line_end(start)
+            part = peel(window.text(start, end), self.context)
+            if (part.key, part.stream) == (p.key, p.stream):
+                p.text += part.text
+                if not part.partial:
+                    break
+            start = window.next_start(end)
 
     def _timed(self, start: int, p: Peeled) -> Peeled | None:
         """The line itself when it has a time, else the last timed one before it of the same writer."""
@@ -461,6 +485,9 @@ class UnitReader:
         trace = self.result.writers.get(p.key)
         if trace is None:
             trace = self.result.writers[p.key] = WriterTrace(p.key)
+            if self.context.several:
+                origin = self._window.physical_start(start)
+                trace.label = label_of(bytes(self._window.data[origin : origin + 200]))
         if p.node is not None or p.pod is not None:
             trace.claim("node", p.node or p.pod)
             trace.claim("pod", p.pod)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 #: Most frames kept in the ``frames`` attribute; the outermost ones go first.
 FRAME_LIMIT = 40
 
-_INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)s?bin/[\w.-]+$|\.zip/|^<")
+_INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)s?bin/[\w-]+$|\.zip/|^<")
 _STANDARD = re.compile(r"(?:^|/)lib(?:64)?/python3(?:\.\d+)?/")
 _TORCH = re.compile(
     r"(?:^|/)torch/(?:_\w+|accelerator|amp|ao|autograd|backends|cuda|distributed|fx|functional|hub|jit|library|"
@@ -36,6 +36,7 @@ _TRANSPARENT = re.compile(
     r"autograd/function)\.py$|"
     r"(?:^|/)(?:contextlib|typing_extensions|functools)\.py$"
 )
+_DEVICE_WAIT = re.compile(r"(?:^|/)torch/(?:cuda|accelerator|xpu)/\w+\.py$")
 _CPP_CALL = re.compile(r"\b(?:dist|distributed|c10d)\._(\w+)\(")
 _PYTHON_CALL = re.compile(r"\b(?:dist|distributed|c10d|group|pg)\.(\w+)\(")
 _ABOUT_COMMUNICATION = re.compile(r"NCCL|[Gg]loo|collective|[Rr]ank|[Cc]onnection|[Tt]imed? ?out|Barrier|[Ss]tore")
@@ -118,7 +119,10 @@ def in_launcher(frames: Sequence[Frame]) -> bool:
 
 
 def describe(frames: Sequence[Frame], *, message: str = "", short_paths: bool = False) -> dict[str, object]:
-    """The attributes ``frames``, ``site``, ``call_text`` (the source line at ``site``) and ``call``, where known."""
+    """The attributes ``frames``, ``site``, ``call_text`` (the source line at ``site``) and ``call``, where known.
+
+    ``device_wait`` is ``true`` for a stack that waits for its device; what it waits for there may need other ranks.
+    """
     fields: dict[str, object] = {}
     if frames:
         fields["frames"] = ";".join(str(frame) for frame in frames[-FRAME_LIMIT:])
@@ -130,4 +134,6 @@ def describe(frames: Sequence[Frame], *, message: str = "", short_paths: bool = 
     made = call(frames, message)
     if made:
         fields["call"] = made
+    elif frames and frames[-1].func == "synchronize" and _DEVICE_WAIT.search(frames[-1].file):
+        fields["device_wait"] = "true"
     return fields

@@ -16,8 +16,8 @@ from parsers._exceptions import exception_fields, outer_exception
 from parsers._stack_dumps import read_dump, read_fatal
 from parsers._tracebacks import read_stacks
 
-#: Tracebacks of eight ranks woven into one stream need about this many lines.
-_TRACEBACK_LINES = 2000
+#: Tracebacks of a hundred ranks woven into one stream need about this many lines; they are read as needed.
+_TRACEBACK_LINES = 8000
 _PREFACE = re.compile(r"Exception ignored (?:in|on)\b|Exception in thread (?P<thread>[^\s:(]+)")
 
 

@@ -85,3 +85,40 @@ def test_signal_number(text: str, expected: int | None) -> None:
 
 def test_rank_list() -> None:
     assert rank_list("[4, 5, 12]") == "4,5,12"
+
+
+def test_report_of_old_versions() -> None:
+    text = (
+        "***************************************\n"
+        "              train.py FAILED          \n"
+        "=======================================\n"
+        "Root Cause:\n"
+        "[0]:\n"
+        "  time: 2021-05-01_07:40:18\n"
+        "  rank: 9 (local_rank: 1)\n"
+        "  exitcode: -9 (pid: 4711)\n"
+        "  error_file: <N/A>\n"
+        '  msg: "Signal 9 (SIGKILL) received by PID 4711"\n'
+        "=======================================\n"
+        "Other Failures:\n"
+        "[1]:\n"
+        "  time: 2021-05-01_07:40:19\n"
+        "  rank: 8 (local_rank: 0)\n"
+        "  exitcode: 1 (pid: 4710)\n"
+        "  error_file: <N/A>\n"
+        '  msg: "Process failed with exitcode 1"\n'
+        "***************************************"
+    )
+    lines = text.split("\n")
+    assert torchrun.REPORT_ENTRY.block is not None
+    (root,) = torchrun.REPORT_ENTRY.block(lines[3:])
+    (other,) = torchrun.REPORT_ENTRY.block(lines[3 + root.last + 1 :])
+    assert (root.fields["rank"], root.fields["exit_code"], root.fields["is_root"]) == ("9", "-9", "true")
+    assert (other.fields["rank"], other.fields["exit_code"], other.fields["is_root"]) == ("8", "1", "false")
+
+
+def test_report_that_is_cut_off_keeps_the_entries_that_are_whole() -> None:
+    lines = torchrun.REPORT_ENTRY.sample.split("\n")[:9]
+    assert torchrun.REPORT_ENTRY.block is not None
+    (entry,) = torchrun.REPORT_ENTRY.block(lines)
+    assert entry.fields["exit_code"] == "-9" and entry.last == 8

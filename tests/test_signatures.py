@@ -193,6 +193,13 @@ def test_assign_keeps_the_table_and_takes_an_empty_one() -> None:
     assert filled.column("signature").to_pylist() == [None]
 
 
+def test_assign_takes_other_signatures_than_the_packaged_ones() -> None:
+    own = parse_signature(PLAIN, "shard-lost.toml")
+    rows = table(raised("ValueError", "shard 12 lost"), raised("ValueError", "nothing lost"), {"event": None})
+    assert assign(rows, [own]).column("signature").to_pylist() == ["shard-lost", None, None]
+    assert assign(rows, []).column("signature").null_count == 3
+
+
 def test_equal_texts_with_other_numbers_are_one_group_unless_a_rule_spells_the_number() -> None:
     line = (
         "NCCL WARN NET/IB : Got completion from peer 10.0.0.{}<4{}> with status={} opcode=0 len=0 vendor err 129 (Send)"

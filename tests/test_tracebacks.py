@@ -8,7 +8,7 @@ import pytest
 
 from correlator.events import BODY_LIMIT, Found
 from parsers._exception_text import read_final
-from parsers._frames import Frame, call, in_launcher, site
+from parsers._frames import Frame, call, describe, in_launcher, site
 from parsers.agent_error_file import PARSER as ERROR_FILE
 from parsers.python_tracebacks import EXCEPTION, FATAL, STACK_DUMP
 
@@ -473,6 +473,16 @@ def test_site_skips_libraries_but_not_a_job_that_is_a_package() -> None:
     assert site([own, package, library, standard]) == own
     assert site([package, library, standard]) == package
     assert site([library, standard, Frame("f", "<string>", 1), Frame("m", "/opt/env/bin/torchrun", 8)]) is None
+
+
+def test_a_script_in_a_bin_folder_is_the_jobs_own() -> None:
+    assert site([Frame("main", "/opt/job/bin/train.py", 3)]) is not None
+
+
+def test_waiting_for_the_device_is_told() -> None:
+    frames = [Frame("main", "train.py", 3), Frame("synchronize", f"{TORCH}/cuda/__init__.py", 954)]
+    assert describe(frames)["device_wait"] == "true"
+    assert "device_wait" not in describe(frames[:1])
 
 
 def test_launcher_is_told_from_a_rank() -> None:

@@ -38,13 +38,18 @@ def _found_by_itself(facts: Facts) -> Inventory | None:
 
 def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
     """What the logs say about the saves and about the trust in them."""
-    saves: dict[tuple[int | None, str], dict[str, bool]] = {}
+    saves: dict[tuple[int | None, str], set[str]] = {}
     for event, mark in (
-        ("checkpoint.save_started", "started"), ("checkpoint.save_finished", "finished"),
-        ("checkpoint.save_scheduled", "scheduled_async"),
-    ):  # fmt: skip
+        ("checkpoint.save_started", "started"),
+        ("checkpoint.save_finished", "finished"),
+        ("checkpoint.save_scheduled", "scheduled"),
+        ("checkpoint.save_failed", "failed"),
+    ):
         for row in facts.events(event):
-            saves.setdefault((row.step, row.attr("path")), {})[mark] = True
+            marks = saves.setdefault((row.step, row.attr("path")), set())
+            marks.add(mark)
+            if row.attr("completion") == "none":
+                marks.add("silent end")
     failing = _failed_while_saving(facts, chosen)
     tainted = chosen is not None and chosen.subclass in _TAINTING
     return LogSide(
@@ -54,8 +59,8 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
                 path=path or None,
                 started="started" in marks,
                 finished="finished" in marks,
-                scheduled_async="scheduled_async" in marks,
-                failed=failing and "finished" not in marks,
+                scheduled_async="scheduled" in marks,
+                failed="failed" in marks or (failing and not marks & {"finished", "silent end"}),
             )
             for (step, path), marks in sorted(
                 saves.items(), key=lambda item: (item[0][0] is None, item[0][0] or 0, item[0][1])

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from correlator.cascade.model import SECOND, Exit, Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import FailureClass, Scope
+from correlator.hostlist import expand_ranges
 from correlator.records import Row
 from correlator.signatures import Signature
 
@@ -146,7 +147,11 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     lead = incidents[0]
     signature = facts.signatures.get(lead.signature or "")
     ranks = sorted({r for i in incidents for r in i.ranks} | set(_ranks_by_report(facts, incidents)))
-    nodes = sorted({n for i in incidents for n in i.nodes} | set(facts.topology.nodes_of(ranks)))
+    # An exception that every rank re-raises may name the ranks where it arose (distributed checkpoints do).
+    remote = {r for i in incidents for row in i.rows for r in expand_ranges(row.attr("remote_ranks"))}
+    ranks = sorted(remote) if remote else ranks
+    own_nodes = set() if remote else {n for i in incidents for n in i.nodes}
+    nodes = sorted(own_nodes | set(facts.topology.nodes_of(ranks)))
     at_start = all(facts.before_training(i.rows[0]) for i in incidents)
     everywhere = _is_everywhere(facts, ranks, at_start)
     class_: FailureClass = signature.class_ if signature else "application"

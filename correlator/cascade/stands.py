@@ -60,7 +60,7 @@ def outside_collective(facts: Facts) -> dict[int, Row]:
     """Ranks whose stack dump, taken while others waited, ends outside of any collective."""
     found: dict[int, Row] = {}
     for row in facts.events("python.stack_dump"):
-        if row.rank is not None and row.attr("site") and not row.attr("call"):
+        if row.rank is not None and row.attr("site") and not row.attr("call") and row.attr("device_wait") != "true":
             found[row.rank] = row
         elif row.rank is not None:
             found.pop(row.rank, None)

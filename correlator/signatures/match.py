@@ -97,15 +97,19 @@ class _Index:
         self._by_event: dict[str, tuple[Signature, ...]] = {}
         asked = {name for s in ordered for name in s.match.where}
         self.facts = tuple(sorted({source for name in asked for source in _DERIVED.get(name, (name,))}))
-        self.spelled_numbers = {
+        spelled = {
             number
             for s in ordered
             for part in (*s.match.contains, *s.match.all_of, *s.match.not_contains, s.match.regex)
             for number in re.findall(_NUMBER, part)
         }
+        # The empty text is in each list because polars cannot tell the type of an empty one; it never matches a number
+        # or an event.
+        self.spelled_numbers = ["", *sorted(spelled)]
         exact = [s for s in ordered if _DIGIT_CLASS.search(s.match.regex)]
-        self.exact_events = sorted({event for s in exact for event in s.match.events})
-        self.exact_literals = sorted({part for s in exact if not s.match.events for part in s.match.contains})
+        literals = {part for s in exact if not s.match.events for part in s.match.contains}
+        self.exact_events = ["", *sorted({event for s in exact for event in s.match.events})]
+        self.exact_text = "|".join(map(re.escape, sorted(literals))) or r"\A\z."
 
     def candidates(self, event: str) -> tuple[Signature, ...]:
         if event not in self._by_event:
@@ -188,12 +192,12 @@ def assign(table: pa.Table, signatures: Sequence[Signature] | None = None) -> pa
     )
     text = pl.concat_str("first", pl.lit("\n"), "last")
     keyed = frame.with_row_index("row").with_columns(
-        pl.when(pl.col("event").is_in(index.exact_events) | text.str.contains_any(index.exact_literals))
+        pl.when(pl.col("event").is_in(index.exact_events) | text.str.contains(index.exact_text))
         .then(text)
         .otherwise(text.str.replace_all(_NUMBER, "0"))
         .alias("masked"),
         text.str.extract_all(_NUMBER)
-        .list.eval(pl.element().filter(pl.element().is_in(sorted(index.spelled_numbers))))
+        .list.eval(pl.element().filter(pl.element().is_in(index.spelled_numbers)))
         .list.join(" ")
         .alias("spelled"),
     )
