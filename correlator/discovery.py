@@ -79,22 +79,25 @@ class Discovery:
     skipped: tuple[SkippedFile, ...]
 
 
-# --- what names claim --------------------------------------------------------------------------------------------------
-
-_SEP = r"(?:^|[._/ -])"
 _TORCHRUN = re.compile(r"(?:^|/)attempt_(\d+)/(\d+)/(?:(stdout|stderr)\.log|error\.json)$")
 _ATTEMPT = re.compile(r"(?:^|[._/-])(?:attempt|restart|retry)[._-]?(\d{1,4})(?=[._/-]|$)", re.I)
 _LOCAL_RANK = re.compile(r"(?:^|[._/-])local_?rank[._-]?(\d{1,5})(?!\d)", re.I)
-_RANK = re.compile(r"(?:^|[^a-z]|global_?)(?<!local)(?<!local_)(?<!local-)(?<!node_)(?<!node)(?<!node-)rank[._-]?(\d{1,6})(?!\d)", re.I)
+_RANK = re.compile(
+    r"(?:^|[^a-z]|global_?)(?<!local)(?<!local[_-])(?<!node)(?<!node[_-])(?<!group)(?<!group[_-])rank[._-]?(\d{1,6})(?!\d)", re.I
+)
 _PROC = re.compile(r"(?:^|/)(?:proc|process)[._-]?(\d{1,6})(?=\.|/|$)", re.I)
-_NCCL_FILE = re.compile(r"(?:^|/)nccl(?:[._-]?debug)?[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})(?:\.(?:log|txt|out))?$", re.I)
+# nccl.%h.%p.log: the host may have dots, the process id is the last number
+_NCCL_FILE = re.compile(
+    r"(?:^|/)nccl(?:[._-]?debug)?[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})(?:\.(?:log|txt|out))?$", re.I
+)
 _K8S_FILE = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)-([0-9a-f]{64})\.log")
-_K8S_PODS = re.compile(r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9][a-z0-9.-]*)/(\d+)\.log")
+_K8S_PODS = re.compile(r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9.-]+)/(\d+)\.log")
 _POD_DIR = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[a-z0-9]{5})/([a-z][a-z0-9.-]*)/(\d+)\.log")
 _SUBMITIT = re.compile(r"(?:^|/)\d+(?:_\d+)?_(\d{1,5})_log\.(?:out|err)$")
 _STREAM = re.compile(r"(?:^|[._/-])(stdout|stderr|out|err)(?=[._/-]|$)(?!.*/)", re.I)
 _EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|journal|stdout|stderr))+$", re.I)
 _ROTATION = re.compile(r"(?<=\.(?:log|out|err|txt))\.\d{1,3}$")
+_NO_SERIES = re.compile(r"(?:worker|master|launcher|node|run|part)s?[._-]$")
 _SERIES = re.compile(r"^(.*?[._-](?:task|t)?)(\d{1,5})((?:\.\w+)*)$")
 
 
@@ -131,7 +134,7 @@ def path_claims(name: str) -> PathClaims:
         node = match[1]
     elif match := _K8S_PODS.search(name):
         node, attempt = match[2], int(match[5])
-    elif (match := _POD_DIR.search(name)) and match[2] not in ("attempt",):
+    elif match := _POD_DIR.search(name):
         node, attempt = match[1], int(match[3])
     if node:
         tokens = {node: None, **tokens}
@@ -139,14 +142,14 @@ def path_claims(name: str) -> PathClaims:
 
 
 def _with_series(files: list[SourceFile]) -> list[SourceFile]:
-    """Add ``task`` where sibling names form a series that starts at 0, such as ``slurm-77_0.out``, ``slurm-77_1.out``."""
+    """Add ``task`` where sibling names form a series that starts at 0: ``slurm-77_0.out``, ``slurm-77_1.out``, …"""
     series: dict[tuple[str, str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, file in enumerate(files):
         claims = file.claims
         if claims.rank is None and claims.local_rank is None and claims.task is None and claims.node is None:
             folder, _, base = file.name.rpartition("/")
             match = _SERIES.match(base)
-            if match and claims.attempt is None and not re.search(r"(?:worker|master|launcher|node|run|part)s?[._-]$", match[1]):
+            if match and claims.attempt is None and not _NO_SERIES.search(match[1]):
                 series[folder, match[1], match[3]][int(match[2])].append(index)
     for numbers in series.values():
         if len(numbers) >= 2 and sorted(numbers) == list(range(len(numbers))):
@@ -156,14 +159,12 @@ def _with_series(files: list[SourceFile]) -> list[SourceFile]:
     return files
 
 
-# --- the walk ------------------------------------------------------------------------------------------------------------
-
 _SOURCE_CODE = frozenset({".py", ".pyc", ".ipynb", ".cpp", ".cc", ".cu", ".h", ".hpp", ".so", ".whl"})
 _MODEL_FILES = frozenset({"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "vocab.txt"})
 
 
 def _name_reason(base: str) -> str | None:
-    suffix = os.path.splitext(base)[1].lower()
+    suffix = Path(base).suffix.lower()
     if suffix in _SOURCE_CODE:
         return "program code, not a log"
     if base in _MODEL_FILES or base.endswith(".index.json"):
@@ -191,15 +192,15 @@ def discover(paths: Sequence[Path]) -> Discovery:
             reason = "does not exist" if not root.is_symlink() else "is a link that leads nowhere"
             raise UsageError(f"{root} {reason}") from error
         prefix = f"{root.name}/" if len(roots) > 1 and stat.S_ISDIR(info.st_mode) else ""
-        if stat.S_ISDIR(info.st_mode):
-            found = _walk(root, prefix, skipped, seen)
-        else:
-            found = iter([(root, root.name, info)])
+        folder = stat.S_ISDIR(info.st_mode)
+        found = _walk(root, prefix, skipped, seen) if folder else iter([(root, root.name, info)])
         for path, name, status in found:
             _classify(path.absolute(), name, status, files, skipped, seen)
     if not files:
         where = ", ".join(str(root) for root in roots)
-        why = f" ({skipped[0].name}: {skipped[0].why})" if len(skipped) == 1 else f" ({len(skipped)} files skipped)" if skipped else ""
+        why = ""
+        if skipped:
+            why = f" ({skipped[0].name}: {skipped[0].why})" if len(skipped) == 1 else f" ({len(skipped)} files skipped)"
         raise NothingReadable(f"no readable log in {where}{why}")
     files.sort(key=lambda file: file.name)
     return Discovery(tuple(_with_series(files)), tuple(sorted(skipped, key=lambda s: s.name)))
@@ -222,7 +223,8 @@ def _walk(
             try:
                 status = entry.stat()
             except OSError as error:
-                skipped.append(SkippedFile(name, "a link that leads nowhere" if entry.is_symlink() else _os_reason(error, "file")))
+                why = "a link that leads nowhere" if entry.is_symlink() else _os_reason(error, "file")
+                skipped.append(SkippedFile(name, why))
                 continue
             if stat.S_ISDIR(status.st_mode):
                 key = (status.st_dev, status.st_ino)
@@ -247,6 +249,14 @@ def _os_reason(error: OSError, what: str) -> str:
     return (error.strerror or str(error)).lower()
 
 
+_SPECIAL = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
 def _classify(
     path: Path,
     name: str,
@@ -256,8 +266,8 @@ def _classify(
     seen: set[tuple[int, int]],
 ) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
-        skipped.append(SkippedFile(name, next((what for test, what in kinds if test(status.st_mode)), "not a regular file")))
+        what = next((what for test, what in _SPECIAL if test(status.st_mode)), "not a regular file")
+        skipped.append(SkippedFile(name, what))
         return
     key = (status.st_dev, status.st_ino)
     if key in seen:

@@ -47,7 +47,8 @@ _HYDRA = re.compile(r"\[(\d{1,6})\] ")
 _STERN = re.compile(r"([a-z0-9][a-z0-9.-]*-[a-z0-9.-]+) ([a-z][\w-]*) ")
 _RANK = re.compile(r"\[rank(\d{1,6})\]:( ?)(.*)", re.S)
 _TORCH_LINE = re.compile(
-    r"\s|$|\[[FEWIV](?:\d| [\w./-]+:\d)|[FEWICVD]\d{4} |Traceback |[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b|The above|During handling"
+    r"\s|$|\[[FEWIV](?:\d| [\w./-]+:\d)|[FEWICVD]\d{4} |Traceback |[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b"
+    r"|The above|During handling"
 )
 _NO_HOST = re.compile(
     r"(?:[A-Z]+|\d+|.*(?:Error|Exception|Warning|Interrupt|Exit)|(?:rank|gpu|cuda|step|epoch|iter\w*|layer|loss|lr|proc\w*"
@@ -82,11 +83,10 @@ def _hosts(lines: Sequence[str]) -> frozenset[str]:
     counts = Counter(m[1] for line in lines if (m := _HOST.match(line)) and not _NO_HOST.match(m[1]))
     named = {name: n for name, n in counts.items() if n >= 3 and (re.search(r"\d|\.|-", name))}
     plain = {name: n for name, n in counts.items() if n >= 5 and name not in named}
-    if sum(named.values()) >= len(lines) * 0.4 or (
-        len(named) >= 2 and sum(named.values()) >= len(lines) * 0.25 and len({re.sub(r"\d+", "0", n) for n in named}) == 1
-    ):
+    shapes = {re.sub(r"\d+", "0", name) for name in named}
+    share = sum(named.values()) / len(lines)
+    if share >= 0.4 or (share >= 0.25 and len(named) > 1 and len(shapes) == 1):
         # Hosts with few lines in the samples are told by their likeness to the others.
-        shapes = {re.sub(r"\d+", "0", name) for name in named}
         return frozenset(named) | {name for name in counts if re.sub(r"\d+", "0", name) in shapes}
     if len(plain) >= 2 and sum(plain.values()) >= len(lines) * 0.6:
         return frozenset(plain)
@@ -204,12 +204,10 @@ def file_context(
         if p.inner_rank is not None:
             ranks[p.key].add(p.inner_rank)
     labelled = any(key for key, _ in keys)
-    if any(len(found) > 1 for found in ranks.values()):
-        split = True
-    else:
-        # Nothing seen: believe a complete sample, or a label that owns exactly one rank everywhere.
-        split = not complete and not (labelled and ranks)
-    return replace(context, split_ranks=split, several=len(keys) > 1 or split or not complete)
+    split = any(len(found) > 1 for found in ranks.values())
+    # Nothing seen: believe a complete sample, or a label that owns exactly one rank everywhere.
+    unsure = not split and not complete and not (labelled and ranks)
+    return replace(context, split_ranks=split or unsure, several=len(keys) > 1 or split, unsure=unsure)
 
 
 _CLOCK_TIME = re.compile(r"\d[:.h]\d\d[:.m]\d\d")

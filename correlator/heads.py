@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from correlator.events import Severity
 
 if TYPE_CHECKING:
-    from correlator.envelopes import Peeled
+    from correlator.peeled import Peeled
 
 _SEVERITIES: dict[str, Severity] = {
     "TRACE": "info", "DEBUG": "info", "INFO": "info", "NOTICE": "info", "WARN": "warning", "WARNING": "warning",
     "ERROR": "error", "ERR": "error", "EXCEPTION": "error", "CRITICAL": "fatal", "FATAL": "fatal",
 }  # fmt: skip
+_LETTERS: dict[str, Severity] = {"E": "error", "W": "warning", "I": "info", "F": "fatal"}
 _LEVEL = r"(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|EXCEPTION|CRITICAL|FATAL)"
 _FILE = r"[\w./<>-]+(?::\d+|\.py)"
 
@@ -38,7 +39,8 @@ _FORMATS = [
         # : rank3[4711][MainThread]: LEVEL: name: text          (Composer)
         rf":\s*rank(?P<rank>\d+)\[(?P<pid>\d+)\]\[[^\]]*\]:\s*(?P<level>{_LEVEL}):\s*(?P<logger>[\w.]+):\s?",
         #  [LEVEL] [host] [workload:4(0) infra:1(0)] file.py:190 text          (resiliency extension: rank, local rank)
-        rf"\s*\[(?P<level>{_LEVEL})\] \[(?P<node>[\w.-]+)\] \[workload:(?P<rank>\d+)\((?P<local>\d+)\) infra:[^\]]*\] (?P<logger>{_FILE}) ",
+        rf"\s*\[(?P<level>{_LEVEL})\] \[(?P<node>[\w.-]+)\] "
+        rf"\[workload:(?P<rank>\d+)\((?P<local>\d+)\) infra:[^\]]*\] (?P<logger>{_FILE}) ",
         # : E external/xla/….cc:123] text
         r":\s(?P<letter>[EWIF])\s(?P<logger>[\w./-]+:\d+)\]\s?",
         #  torch.distributed.run: [LEVEL] text          (torch 2.1 and 2.2)
@@ -59,7 +61,7 @@ _RANK = re.compile(r"(?:RANK|rank)[:=\s]*(\d+)$")
 _ROLE_RANK = re.compile(r"[\w-]+ (\d+) / \d+$")
 _SCOPE_RANK = re.compile(r"\s?\[Rank (\d+)\]")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+$|HYDRA$|MainThread$|__main__$|root$")
-_FILE_THEN_SPACE = re.compile(rf"\s(?P<logger>[\w./-]+\.(?:py|cc|cpp):\d+)\]?:?\s(?:>>\s)?")
+_FILE_THEN_SPACE = re.compile(r"\s(?P<logger>[\w./-]+\.(?:py|cc|cpp):\d+)\]?:?\s(?:>>\s)?")
 
 
 def after_stamp(rest: str, p: Peeled) -> str:
@@ -80,7 +82,7 @@ def _take(groups: dict[str, str | None], p: Peeled) -> None:
     if level := groups.get("level"):
         p.severity = severity_of(level)
     if letter := groups.get("letter"):
-        p.severity = {"E": "error", "W": "warning", "I": "info", "F": "fatal"}[letter]  # type: ignore[assignment]
+        p.severity = _LETTERS[letter]
     if logger := groups.get("logger"):
         p.logger = logger
     if node := groups.get("node"):
@@ -99,7 +101,7 @@ def _take(groups: dict[str, str | None], p: Peeled) -> None:
 
 
 def _brackets(rest: str, p: Peeled) -> str:
-    """Remove the chain ``[LEVEL] [file.py:12:main] [PID:4711] [RANK:3]`` and stop at the first bracket of the message."""
+    """Remove the chain ``[LEVEL] [file.py:12:main] [PID:4711] [RANK:3]``; stop at the first bracket of the message."""
     removed = False
     while match := _BRACKET.match(rest):
         inner = match[1].strip()

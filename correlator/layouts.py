@@ -20,8 +20,9 @@ from correlator.timestamps import MONTHS, Clock, Stamp, fraction, hms_s
 SAMPLES = 12
 
 # A stamp at the start of a line: optional bracket, then a run of date-like characters with a clock time in it.
+_HMS = r"\d{1,2}[:.h]\d\d[:.m]\d\d"
 _CANDIDATE = re.compile(
-    r"[\[(<]?(?=.{0,40}?\d{1,2}[:.h]\d\d[:.m]\d\d)([\w.:,/+\- ]*?\d{1,2}[:.h]\d\d[:.m]\d\d(?:[.,]\d{1,9})?(?: ?[AaPp]\.?[Mm]\.?)?)(?![\w:])"
+    rf"[\[(<]?(?=.{{0,40}}?{_HMS})([\w.:,/+\- ]*?{_HMS}(?:[.,]\d{{1,9}})?(?: ?[AaPp]\.?[Mm]\.?)?)(?![\w:])"
 )
 _MONTHS = {name.lower(): number for name, number in MONTHS.items()}
 
@@ -160,7 +161,7 @@ def _word(column: Sequence[str], answers: Sequence[datetime]) -> str | None:
 def _fits(text: str, name: str, answer: datetime) -> bool:
     value = int(text)
     if name == "year":
-        return len(text) == 4 and value == answer.year or len(text) == 2 and value == answer.year % 100
+        return value == (answer.year if len(text) == 4 else answer.year % 100) and len(text) in (2, 4)
     if name == "hour" and len(text) <= 2:
         return value in (answer.hour, answer.hour % 12 or 12)
     expected: int = getattr(answer, name)

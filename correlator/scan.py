@@ -21,7 +21,7 @@ class Engine(Protocol):
     """A compiled set of literals."""
 
     def scan(self, buffer: Buffer, start: int, end: int) -> list[Hit]:
-        """``(end offset, literal number)`` of every occurrence inside ``buffer[start:end]``, overlaps included, sorted."""
+        """``(end, literal number)`` of every occurrence inside ``buffer[start:end]``, overlaps included, sorted."""
 
 
 class _Hyperscan:
@@ -45,7 +45,7 @@ class _Hyperscan:
         if not hasattr(self._scratch, "value"):
             self._scratch.value = self._hyperscan.Scratch(self._database)
         with memoryview(buffer) as view, view[start:end] as part:
-            if len(part):
+            if len(part):  # hyperscan refuses an empty block
                 self._database.scan(part, match_event_handler=found, scratch=self._scratch.value)
         hits.sort()
         return hits

@@ -25,7 +25,8 @@ from correlator.errors import UsageError
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 
-MONTHS = {m: i for i, m in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTHS = {m: i for i, m in enumerate(_MONTH_NAMES, 1)}
 
 #: Zone abbreviations that are unambiguous enough in machine logs, as seconds east of UTC.
 ZONE_NAMES = {
@@ -54,7 +55,7 @@ def parse_zone(name: str | None) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(f"unknown time zone {name!r}: give a name such as Europe/Berlin or an offset such as +02:00") from error
+        raise UsageError(f"unknown time zone {name!r}: give a name such as Europe/Berlin or an offset as +02:00") from error
 
 
 @lru_cache(maxsize=4096)
@@ -272,8 +273,10 @@ def announced_stamp(text: str, clock: Clock) -> Stamp | None:
 
 
 _DATED = re.compile(
-    rb"(?<![\d.])20\d\d-[01]\d-[0-3]\d[T _][0-2]\d:[0-5]\d:[0-5]\d|(?<![\d.])[01]\d/[0-3]\d/20\d\d [0-2]\d:[0-5]\d:[0-5]\d"
-    rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?20\d\d"
+    rb"(?<![\d.])20\d\d-[01]\d-[0-3]\d[T _][0-2]\d:[0-5]\d:[0-5]\d"
+    rb"|(?<![\d.])[01]\d/[0-3]\d/20\d\d [0-2]\d:[0-5]\d:[0-5]\d"
+    rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d"
+    rb" (?:[A-Z]{3,4} )?20\d\d"
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import correlator
 from correlator.diagnosis import to_json
+from correlator.signatures import by_id
 
 CASES = sorted((Path(__file__).parents[1] / "fixtures" / "cases").glob("*/case.toml"))
 
@@ -30,6 +31,11 @@ def test_there_are_cases():
 def test_the_class_is_right(case):
     truth, document = case
     assert document.verdict.class_ in [truth["class"], *truth.get("also_accept", [])]
+
+
+def test_the_failure_has_an_entry(case):
+    _, document = case
+    assert document.verdict.signature in {*by_id(), "none", "unknown"}
 
 
 def test_the_initiating_ranks_are_right_or_none_is_accused(case):

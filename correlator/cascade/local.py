@@ -83,7 +83,7 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         ),
         class_="infrastructure",
         subclass="scheduler",
-        signature=rows[0].signature or "preempted",
+        signature="preempted",
         title="Stopped by a person (SIGINT)"
         if interrupted
         else "Stopped from outside by SIGTERM (preemption or cancel)",
@@ -298,7 +298,7 @@ def _exit_finding(facts: Facts, rank: int, end: Exit) -> Finding:
         why=f"rank {rank} ended with status {end.code} without printing an error; the others lost their peer",
         class_=cause.class_ if cause else ("application" if end.code > 0 else "unknown"),
         subclass=cause.subclass if cause else None,
-        signature=cause.id if cause else ("rank-sigkill" if end.code == -9 else "rank-died"),
+        signature=cause.id if cause else ("worker-exit-sigkill" if end.code == -9 else "rank-died"),
         title=incident.what,
         silent=True,
         control=cause.control if cause else "The kernel log of the node and the scheduler's record name the sender.",

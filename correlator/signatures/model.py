@@ -99,6 +99,11 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     match: Match
     samples: tuple[Sample, ...] = msgspec.field(name="sample", default=())
 
+    @property
+    def inferred(self) -> bool:
+        """Whether no line shows it: a finding of the causal rules (a silent rank, a lost node), named ``inferred.*``."""
+        return bool(self.match.events) and all(event.startswith("inferred.") for event in self.match.events)
+
 
 def parse_signature(text: str, name: str) -> Signature:
     """The signature that a file's ``text`` states; ``name`` (for messages) is the file's name or path.
@@ -109,6 +114,10 @@ def parse_signature(text: str, name: str) -> Signature:
         signature = msgspec.convert(tomllib.loads(text), type=Signature)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as fault:
         raise SignatureError(f"{name}: {fault}") from None
+    if signature.inferred:
+        if signature.samples:
+            raise SignatureError(f"{name}: sample: an inferred failure has no line of its own")
+        return signature
     if {sample.hit for sample in signature.samples} != {True, False}:
         raise SignatureError(f"{name}: sample: needs at least one with hit = true and one with hit = false")
     if not signature.match.events and not signature.match.contains:

@@ -1,0 +1,113 @@
+"""A line while its envelopes are taken off: what is left, and what the envelopes claimed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from correlator.events import Severity
+from correlator.layouts import Layout
+from correlator.timestamps import SECOND, Clock, Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class FileContext:
+    """What the lines of one file mean together.
+
+    ``hosts``: names that stand as ``name: `` in front of (nearly) all lines (pdsh). ``task_label``: lines start with
+    ``7: `` (srun -l). ``rank_label``: they start with ``[7] `` (Hydra). ``stern``: they start with ``pod container ``.
+    ``tee_rank``: what an outermost ``[rankN]:`` is: ``torch`` (a global rank, printed by torch), or a launcher's tag
+    that states the ``local`` or the ``global`` rank. ``tee_space``: that tag is followed by a space of its own.
+    ``split_ranks``: several ranks write behind one outer label, so that ``[rankN]:`` tells writers apart.
+    ``several``: lines of several writers alternate in the file; ``unsure``: they may, where ``[rankN]:`` turns up.
+    ``layout``: of stamps that are not built in.
+    """
+
+    clock: Clock = field(default_factory=Clock)
+    hosts: frozenset[str] = frozenset()
+    task_label: bool = False
+    rank_label: bool = False
+    stern: bool = False
+    tee_rank: str = "torch"
+    tee_space: bool = False
+    split_ranks: bool = True
+    several: bool = True
+    unsure: bool = False
+    layout: Layout | None = None
+
+
+_UPTIME = re.compile(r"\[ *(\d+)\.(\d{6})(?: <[ \d.]+>)?\] ?")
+
+
+@dataclass(slots=True)
+class Peeled:
+    """A line without its envelopes, and what they claimed.
+
+    ``key`` names the process that wrote the line within its file, by everything that tells processes apart (the parts
+    gather in ``identity``); ``stream`` is not part of it, and it is empty when the line says nothing about its writer.
+
+    ``timestamp_ns`` is UTC; ``timestamp_basis`` is one of ``events.TIMESTAMP_BASES`` or None without a stamp.
+    ``dated``: the stamp states its year. ``boot_ns`` is a kernel's time since boot. ``inner_rank`` is the number of
+    torch's own ``[rankN]:``. ``headed``: a logger's head was taken off, so that no label can follow; ``tagged``: a tee
+    tag that looks like ``[rankN]:`` was. ``partial``: the collector cut the line here.
+    ``repeats``: how many equal lines the printer says this one stands for.
+    """
+
+    text: str
+    key: str = ""
+    timestamp_ns: int | None = None
+    timestamp_basis: str | None = None
+    resolution_ns: int | None = None
+    boot_ns: int | None = None
+    node: str | None = None
+    rank: int | None = None
+    rank_basis: str | None = None
+    local_rank: int | None = None
+    task: int | None = None
+    pod: str | None = None
+    container: str | None = None
+    stream: str | None = None
+    pid: int | None = None
+    severity: Severity | None = None
+    logger: str | None = None
+    partial: bool = False
+    repeats: int = 1
+    headed: bool = False
+    tagged: bool = False
+    dated: bool = False
+    identity: list[str] = field(default_factory=list)
+    inner_rank: int | None = None
+
+    def stamp(self, stamp: Stamp, basis: str = "printed") -> None:
+        """Take a stamp; a printed one outranks the collector's, and an inner one the outer one."""
+        if basis == "transport" and self.timestamp_basis == "printed":
+            return
+        if self.timestamp_basis == "printed" and self.dated and not stamp.dated and stamp.resolution_ns == SECOND:
+            return  # a finer, dated stamp is already there: an external stamper in front of a whole-second head
+        self.timestamp_ns, self.resolution_ns, self.timestamp_basis = stamp.ns, stamp.resolution_ns, basis
+        self.dated = stamp.dated
+
+    def claim_rank(self, rank: int) -> None:
+        """Take a global rank that an envelope states."""
+        self.rank, self.rank_basis = rank, "envelope"
+
+    def claim_node(self, name: str) -> None:
+        """Take a node name that tells writers apart."""
+        self.node = name
+        self.identity.append(name)
+
+    def take_uptime(self, text: str) -> str:
+        """The text without a kernel's ``[seconds since boot]``, which is kept in ``boot_ns``."""
+        match = _UPTIME.match(text)
+        if not match:
+            return text
+        self.boot_ns = int(match[1]) * SECOND + int(match[2]) * 1000
+        self.headed = True
+        if self.timestamp_basis is None:
+            self.timestamp_basis, self.resolution_ns = "boot-relative", 1000
+        return text[match.end() :]
+
+
+#: Takes one envelope off the text and puts its claims into the line; None when the text begins with something else.
+Rule = Callable[[str, Peeled, FileContext], str | None]

@@ -1,0 +1,140 @@
+"""Envelopes that collectors put around lines: container runtimes, syslog on the wire, JSON records.
+
+Their stamps say when a line was collected (``transport``), save where the record is the emitter's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from correlator.heads import severity_of
+from correlator.peeled import FileContext, Peeled
+from correlator.timestamps import SECOND, Stamp, match_stamp
+
+# 2024-05-01T05:40:18.123456789Z stderr F text
+_CRI = re.compile(r"(?=\d{4}-\d\d-\d\dT)(\S+) (stdout|stderr) ([FP])(?: |$)")
+# <34>1 2024-05-01T07:40:18.123456+02:00 node012 app 4711 msgid [sd] text
+_RFC5424 = re.compile(r"<\d{1,3}>1 (?=\d)(\S+) (\S+) (\S+) (\S+) \S+ (?:-|(?:\[[^\]]*\])+) ?")
+_PRIORITY = re.compile(r"<\d{1,3}>(?=[\[A-Z])")
+# <stdout rank="3">text</stdout>
+_XML = re.compile(r'<(stdout|stderr) rank="(\d+)">(.*?)(?:</\1>)?$')
+
+
+def cri(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """A container runtime's log line."""
+    match = _CRI.match(text)
+    if not match:
+        return None
+    if stamp := match_stamp(match[1], 0, ctx.clock):
+        p.stamp(stamp, "transport")
+    p.stream, p.partial = match[2], match[3] == "P"
+    return text[match.end() :]
+
+
+def angle(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """What begins with ``<``: syslog with its priority, dmesg with its level, Open MPI's XML."""
+    if match := _RFC5424.match(text):
+        if stamp := match_stamp(match[1], 0, ctx.clock):
+            p.stamp(stamp)
+        p.claim_node(match[2])
+        p.logger, p.headed = match[3], True
+        if match[4].isdigit():
+            p.pid = int(match[4])
+        return p.take_uptime(text[match.end() :])
+    if match := _XML.match(text):
+        p.stream = match[1]
+        p.claim_rank(int(match[2]))
+        p.identity.append(match[2])
+        return match[3]
+    if match := _PRIORITY.match(text):
+        return text[match.end() :]
+    return None
+
+
+def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """Docker json-file, journald JSON, Fluent Bit, Loki export, structured loggers: one object a line."""
+    if not text.startswith('{"'):
+        return None
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    inner = _record_text(record)
+    if inner is None:
+        return None
+    basis = "printed" if "__REALTIME_TIMESTAMP" in record or "level" in record or "levelname" in record else "transport"
+    for name in ("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP"):
+        if str(record.get(name, "")).isdigit():
+            p.stamp(Stamp(int(record[name]) * 1000, 0, 1000, True), basis)
+    for name in ("time", "@timestamp", "timestamp", "ts", "date", "asctime"):
+        value = record.get(name)
+        if isinstance(value, int | float) and 1e9 < value < 4e9:
+            p.stamp(Stamp(int(value * 1e6) * 1000, 0, 1000, True), basis)
+        elif isinstance(value, str) and (stamp := match_stamp(value, 0, ctx.clock)):
+            p.stamp(stamp, basis)
+    if isinstance(record.get("stream"), str):
+        p.stream = record["stream"]
+    _record_identity(record, p)
+    if inner.endswith("\n"):
+        inner = inner[:-1]
+    elif "log" in record and "time" in record and "stream" in record:
+        p.partial = True
+    return inner.removesuffix("\r")
+
+
+def _record_text(record: dict[str, Any]) -> str | None:
+    for name in ("log", "MESSAGE", "message", "msg"):
+        value = record.get(name)
+        if isinstance(value, str):
+            return value
+        if name == "MESSAGE" and isinstance(value, list):  # not clean text: an array of byte values
+            return bytes(b for b in value if isinstance(b, int) and 0 <= b < 256).decode(errors="replace")
+    values = record.get("values")
+    if isinstance(values, list) and isinstance(record.get("stream"), dict) and values and len(values[0]) == 2:
+        return "\n".join(str(v[1]) for v in values)
+    return None
+
+
+def _record_identity(record: dict[str, Any], p: Peeled) -> None:
+    kubernetes = record.get("kubernetes")
+    stream = record.get("stream")
+    labels: dict[str, Any] = {**record}
+    if isinstance(kubernetes, dict):
+        labels = {**kubernetes, "nodeName": kubernetes.get("host")}
+    elif isinstance(stream, dict):
+        labels = {**stream}
+        first = record["values"][0][0]
+        if str(first).isdigit():
+            p.stamp(Stamp(int(first), 0, 1, True), "transport")
+    for name in ("pod_name", "podName", "pod"):
+        if isinstance(labels.get(name), str):
+            p.pod = labels[name]
+            p.identity.append(labels[name])
+            break
+    for name in ("container_name", "containerName", "container"):
+        if isinstance(labels.get(name), str):
+            p.container = labels[name]
+            break
+    for name in ("_HOSTNAME", "hostname", "nodeName", "node_name"):
+        if isinstance(labels.get(name), str):
+            p.node = labels[name]
+            if p.pod is None:
+                p.identity.append(labels[name])
+            break
+    if "_HOSTNAME" in record:
+        p.headed = True
+        p.logger = record.get("SYSLOG_IDENTIFIER") if isinstance(record.get("SYSLOG_IDENTIFIER"), str) else None
+        if str(record.get("_PID", "")).isdigit():
+            p.pid = int(record["_PID"])
+    level = record.get("level", record.get("levelname"))
+    if isinstance(level, str):
+        p.severity = severity_of(level)
+    if isinstance(record.get("rank"), int) and not isinstance(record.get("rank"), bool):
+        p.claim_rank(record["rank"])
+        p.identity.append(f"rank{record['rank']}")
+
+
