@@ -82,9 +82,8 @@ class Discovery:
 _TORCHRUN = re.compile(r"(?:^|/)attempt_(\d+)/(\d+)/(?:(stdout|stderr)\.log|error\.json)$")
 _ATTEMPT = re.compile(r"(?:^|[._/-])(?:attempt|restart|retry)[._-]?(\d{1,4})(?=[._/-]|$)", re.I)
 _LOCAL_RANK = re.compile(r"(?:^|[._/-])local_?rank[._-]?(\d{1,5})(?!\d)", re.I)
-_RANK = re.compile(
-    r"(?:^|[^a-z]|global_?)(?<!local)(?<!local[_-])(?<!node)(?<!node[_-])(?<!group)(?<!group[_-])rank[._-]?(\d{1,6})(?!\d)", re.I
-)
+_OTHER_RANK = r"(?<!local)(?<!local[_-])(?<!node)(?<!node[_-])(?<!group)(?<!group[_-])"
+_RANK = re.compile(rf"(?:^|[^a-z]|global_?){_OTHER_RANK}rank[._-]?(\d{{1,6}})(?!\d)", re.I)
 _PROC = re.compile(r"(?:^|/)(?:proc|process)[._-]?(\d{1,6})(?=\.|/|$)", re.I)
 # nccl.%h.%p.log: the host may have dots, the process id is the last number
 _NCCL_FILE = re.compile(

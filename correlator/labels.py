@@ -161,8 +161,6 @@ def actor(text: str, p: Peeled, ctx: FileContext) -> str | None:
     return text[match.end() :]
 
 
-
-
 def rank_word(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """A message that begins with the program's own rank: claimed, but left in the text."""
     if p.rank is None and text.startswith(("rank ", "Rank ")) and (match := _RANK_WORD.match(text)):

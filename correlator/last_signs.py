@@ -14,8 +14,8 @@ from correlator.scan import compile_engine
 
 #: Labels that stand unchanged at the start of every line of one writer.
 _LABELS = re.compile(
-    rb"(?:\[pod/[^\]\s]+\] |\[[\w.@-]+,\d+\]<std(?:out|err)>: ?|[A-Za-z0-9][\w.-]*:(?: |\d+ (?:out|err): )| {0,6}\d{1,6}: "
-    rb"|\[\d{1,6}\] (?=\[?\w)|\[[A-Za-z_]+\d{1,5}\]:)+"
+    rb"(?:\[pod/[^\]\s]+\] |\[[\w.@-]+,\d+\]<std(?:out|err)>: ?|[A-Za-z0-9][\w.-]*:(?: |\d+ (?:out|err): )"
+    rb"| {0,6}\d{1,6}: |\[\d{1,6}\] (?=\[?\w)|\[[A-Za-z_]+\d{1,5}\]:)+"
 )
 _CHUNK = 8 << 20
 #: More silent writers than this are not looked for: then the file's end is not where the job's end is.
@@ -35,9 +35,7 @@ def find_last_lines(path: Path, end: int, labels: Mapping[str, bytes], others: I
     workers') stands on their lines too and is not looked for.
     """
     every = set(others) | set(labels.values())
-    wanted = {
-        label: key for key, label in labels.items() if not any(o != label and o.startswith(label) for o in every)
-    }
+    wanted = {label: key for key, label in labels.items() if not any(o != label and o.startswith(label) for o in every)}
     found: dict[str, int] = {}
     longest = max(map(len, wanted), default=0) + 1
     with path.open("rb", buffering=0) as stream:
@@ -49,7 +47,8 @@ def find_last_lines(path: Path, end: int, labels: Mapping[str, bytes], others: I
             if start == 0:  # the first line has no line end before it
                 data, base = b"\n" + data, -1
             literals = sorted(b"\n" + label for label in wanted)
-            last = {number: to - len(literals[number]) + 1 for to, number in compile_engine(literals).scan(data, 0, len(data))}
+            hits = compile_engine(literals).scan(data, 0, len(data))
+            last = {number: to - len(literals[number]) + 1 for to, number in hits}
             for number, position in last.items():
                 found[wanted.pop(literals[number][1:])] = base + position
             end = start + longest if start else 0

@@ -11,7 +11,9 @@ from correlator.peeled import FileContext, Peeled
 from correlator.timestamps import MONTHS, SECOND, Stamp, fraction, hms_s, match_stamp, match_time_of_day
 
 _SYSLOG_TAG = re.compile(r" ([\w.-]+) ([\w./@() -]{1,48}?)(?:\[(\d+)\])?: ")
-_NOT_HOSTS = frozenset({"DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "NOTICE", "TRACE", "-", "UTC"})
+_NOT_HOSTS = frozenset(
+    {"DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "NOTICE", "TRACE", "-", "UTC"}
+)
 _FACILITY = re.compile(r"(?:kern|user|daemon|syslog|auth)\s*:(emerg|alert|crit|err|warn|notice|info|debug)\s*: (?=\[)")
 _DMESG_E = re.compile(rf"\[({'|'.join(MONTHS)}) ?(\d\d?) (\d\d):(\d\d)\] ")
 _DMESG_DELTA = re.compile(r"\[ {1,6}\+\d+\.\d{6}\] ")
@@ -55,9 +57,7 @@ _C10 = re.compile(
     r"\[([FEWIV])(?:(\d{3,4}) (\d\d):(\d\d):(\d\d)\.\d{6,9})? ([\w./+-]+\.(?:cpp|cc|cu|cuh|hpp|h|c|mm)):\d+\] ?"
 )
 # E0501 07:40:18.123456 4711 file.cpp:616] · W20240501 … · W0909 07:40:18.123000 4711 torch/…/run.py:779]
-_GLOG = re.compile(
-    r"([FEWICVD])(\d{4}|\d{8}) (\d\d):(\d\d):(\d\d)\.(\d{3,6})\s+(?:(\d+) )?([\w./<>-]+):(\d+)\] ?"
-)
+_GLOG = re.compile(r"([FEWICVD])(\d{4}|\d{8}) (\d\d):(\d\d):(\d\d)\.(\d{3,6})\s+(?:(\d+) )?([\w./<>-]+):(\d+)\] ?")
 _BASIC = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):([\w.\-/]+):")
 # INFO 05-01 07:40:18 [file.py:69] · INFO 08-09 07:31:22 api_server.py:219]
 _LEVEL_FIRST = re.compile(r"(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\s+(?=\d)")
@@ -236,5 +236,3 @@ def facility(text: str, p: Peeled, ctx: FileContext) -> str | None:
         return None
     match = _FACILITY.match(text)
     return text[match.end() :] if match else None
-
-

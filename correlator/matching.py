@@ -57,6 +57,7 @@ class Matcher:
                     for spelling in _spellings(literal):
                         (sparse if pattern.sparse else dense)[spelling].append(entry)
         self.dense_literals = tuple(sorted(dense))
+        self.dense_lengths = [len(literal) for literal in self.dense_literals]
         self.sparse_literals = tuple(sorted(sparse))
         self.dense_entries = [dense[literal] for literal in self.dense_literals]
         self.sparse_entries = [sparse[literal] for literal in self.sparse_literals]

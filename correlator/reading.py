@@ -113,9 +113,7 @@ def open_stream(path: Path, compression: str | None) -> IO[bytes]:
     if compression == "zst":
         import zstandard
 
-        stream = zstandard.ZstdDecompressor().stream_reader(
-            path.open("rb"), read_across_frames=True, closefd=True
-        )
+        stream = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
         return cast("IO[bytes]", stream)
     return path.open("rb", buffering=0)
 

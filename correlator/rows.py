@@ -61,7 +61,7 @@ def fill(row: Row, fields: Mapping[str, object]) -> None:
             row[name] = typed
 
 
-# --- floods --------------------------------------------------------------------------------------------------------------
+# --- floods ----------------------------------------------------------------------------------------------------------
 
 #: Most rows of one writer and event.
 ROW_CAP = 1000
@@ -71,8 +71,8 @@ _NUMBER = re.compile(r"\d+")
 
 #: Columns that make two rows different occurrences even when their texts are alike.
 _TELLING = (
-    "rank", "local_rank", "group_rank", "process_group", "task", "node", "pid", "gpu", "pci_bus_id", "attempt", "seq", "op",
-    "numel_in", "numel_out", "last_enqueued", "last_completed", "step", "exit_code", "signal", "xid", "peer",
+    "rank", "local_rank", "group_rank", "process_group", "task", "node", "pid", "gpu", "pci_bus_id", "attempt", "seq",
+    "op", "numel_in", "numel_out", "last_enqueued", "last_completed", "step", "exit_code", "signal", "xid", "peer",
 )  # fmt: skip
 #: Attributes that vary from line to line and decide nothing.
 _NOISE = frozenset(
@@ -88,7 +88,8 @@ def mask(text: str) -> str:
 def _identity(row: Row) -> tuple[object, ...]:
     attributes = row["attributes"]
     rest = tuple(sorted((k, v) for k, v in attributes.items() if k not in _NOISE)) if attributes else ()
-    return (row["file"], row["writer"], row["event"], mask(row["body"][:300]), tuple(row.get(c) for c in _TELLING), rest)
+    telling = tuple(row.get(column) for column in _TELLING)
+    return (row["file"], row["writer"], row["event"], mask(row["body"][:300]), telling, rest)
 
 
 def _absorb(row: Row, other: Row) -> None:
@@ -123,7 +124,7 @@ def collapse(rows: Sequence[Row]) -> list[Row]:
     return kept
 
 
-# --- Arrow ---------------------------------------------------------------------------------------------------------------
+# --- Arrow -----------------------------------------------------------------------------------------------------------
 
 
 def to_table(rows: Iterable[Row]) -> pa.Table:

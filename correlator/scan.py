@@ -7,9 +7,9 @@ neither has a wheel. No Python code runs per line; only literals that are found 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 #: A bytes-like buffer that the caller may reuse.
 Buffer = bytes | bytearray | memoryview
@@ -29,7 +29,7 @@ class _Hyperscan:
         import hyperscan
 
         self._hyperscan = hyperscan
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        self._database: Any = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         self._database.compile(
             expressions=list(literals), ids=list(range(len(literals))), elements=len(literals), flags=0, literal=True
         )
@@ -89,7 +89,12 @@ class _Nothing:
         return []
 
 
-ENGINES = {"hyperscan": _Hyperscan, "ahocorasick": _AhoCorasick, "polars": _Polars}
+#: All engines, fastest first.
+ENGINES: dict[str, Callable[[Sequence[bytes]], Engine]] = {
+    "hyperscan": _Hyperscan,
+    "ahocorasick": _AhoCorasick,
+    "polars": _Polars,
+}
 
 
 @lru_cache(maxsize=16)

@@ -55,7 +55,9 @@ def parse_zone(name: str | None) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(f"unknown time zone {name!r}: give a name such as Europe/Berlin or an offset as +02:00") from error
+        raise UsageError(
+            f"unknown time zone {name!r}: give a name such as Europe/Berlin or an offset as +02:00"
+        ) from error
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from typing import Any
 
 from correlator.heads import severity_of
 from correlator.peeled import FileContext, Peeled
-from correlator.timestamps import SECOND, Stamp, match_stamp
+from correlator.timestamps import Stamp, match_stamp
 
 # 2024-05-01T05:40:18.123456789Z stderr F text
 _CRI = re.compile(r"(?=\d{4}-\d\d-\d\dT)(\S+) (stdout|stderr) ([FP])(?: |$)")
@@ -136,5 +136,3 @@ def _record_identity(record: dict[str, Any], p: Peeled) -> None:
     if isinstance(record.get("rank"), int) and not isinstance(record.get("rank"), bool):
         p.claim_rank(record["rank"])
         p.identity.append(f"rank{record['rank']}")
-
-

@@ -49,6 +49,18 @@ class Window:
         """True when the window begins at the first byte of the file."""
         return self.base == 0
 
+    @property
+    def holds_end(self) -> bool:
+        """True when the last byte of the file is one of the own ones (or the file is empty)."""
+        return self.at_end and self.end >= self.size
+
+    def last_line(self) -> tuple[int, int] | None:
+        """Bounds of the last own line that is not blank; None when there is none."""
+        end = self.end
+        while end > self.start and self.data[end - 1] in b"\r\n":
+            end -= 1
+        return self.line_at(end) if end > self.start else None
+
     def line_at(self, pos: int) -> tuple[int, int]:
         """Start and end index of the soft line around ``pos``: bounded by LF or CR, both excluded."""
         data = self.data
@@ -142,8 +154,9 @@ class Window:
         return self._counts[number] + int(np.count_nonzero(array[number * _COUNT_BLOCK : index] == 10))
 
 
-def plain_windows(stream: IO[bytes], start: int, end: int, size: int, window: int = WINDOW) -> Iterator[Window]:
+def plain_windows(stream: IO[bytes], start: int, end: int, size: int) -> Iterator[Window]:
     """Windows over the own range ``[start, end)`` of a seekable file of ``size`` bytes; one reused buffer."""
+    window = WINDOW
     buffer = bytearray(min(window + LOOK_BACK + LOOK_AHEAD, end - start + LOOK_BACK + LOOK_AHEAD))
     position = start
     while position < end or (start == end == position):
@@ -157,17 +170,20 @@ def plain_windows(stream: IO[bytes], start: int, end: int, size: int, window: in
         with memoryview(buffer) as view:
             while got < wanted and (count := stream.readinto(view[got:wanted])):  # type: ignore[attr-defined]
                 got += count
-        yield Window(buffer, got, base, min(position - base, got), min(stop - base, got), base + got >= size)
+        # A file that shrank meanwhile ends where it ends.
+        ended = base + got >= size or got < wanted
+        yield Window(buffer, got, base, min(position - base, got), min(stop - base, got), ended)
         if got < wanted or stop >= end:
             return
         position = stop
 
 
-def streamed_windows(file: SourceFile, window: int = WINDOW) -> Iterator[Window]:
+def streamed_windows(file: SourceFile) -> Iterator[Window]:
     """Windows over a file that can only be read from front to back (compressed, or recoded from UTF-16).
 
     Raises DamagedArchive after the last window of what could be read.
     """
+    window = WINDOW
     held = bytearray()
     base = own = 0  # file offset of held[0]; index of the first byte not yet owned
     damage: Exception | None = None

@@ -1,0 +1,45 @@
+"""What goes into reading one piece of a run, and what comes out: plain values that travel between processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from correlator.discovery import SourceFile
+from correlator.envelopes import FileContext
+from correlator.rows import Row
+from correlator.writers import WriterTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a file is looked at beside the candidate lines; smaller when there are many files."""
+
+    sparse_quota: int
+    head_bytes: int
+    tail_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A byte range of one file; ``index`` orders the units of a run."""
+
+    index: int
+    file: SourceFile
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class UnitResult:
+    """What a unit gave. ``lines``: lines that end in its own range, by which later units' line numbers grow."""
+
+    index: int
+    file: str
+    context: FileContext
+    rows: list[Row] = field(default_factory=list)
+    writers: dict[str, WriterTrace] = field(default_factory=dict)
+    lines: int = 0
+    bytes: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    damage: str | None = None
