@@ -100,7 +100,7 @@ class Grid:
             for axis, value in stated.items():
                 if value.isdigit() and int(value) > 0:
                     sizes.setdefault(axis, int(value))
-        if not sizes or "tp" not in sizes and "pp" not in sizes:
+        if not sizes or ("tp" not in sizes and "pp" not in sizes):
             return None
         model = sizes.get("tp", 1) * sizes.get("pp", 1) * sizes.get("cp", 1)
         if world_size and world_size % model == 0:

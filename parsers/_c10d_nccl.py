@@ -14,7 +14,7 @@ from parsers._lines import message, named, one_line
 
 #: Where a message begins: at the start, behind a head (``file.cpp:475] ``), or as the message of an exception; never
 #: behind another message that quotes it (``... terminated with exception: [Rank 1] Watchdog caught ...``), nor in JSON.
-BEGIN = r"^(?:[^{]*?(?::\d+\] ?|Error: |\[c10d[^\]]*\] ))?\s*"
+BEGIN = r"^(?:[^{]*?(?::\d+\] ?|Error: |Exception: |\[c10d[^\]]*\] ))?\s*"
 #: ``[Rank 3] ``, ``[PG 3 Rank 1] ``, ``[PG 3 (DESC) Rank 1] ``, ``[PG ID 2 PG GUID 14(DESC) Rank 1] ``, or two of them.
 SCOPE = (
     r"(?:\[(?:PG (?:ID \d+ PG GUID )?(?P<process_group>[^\s()\]]+)(?: ?\((?P<pg_desc>[^)]*)\))? )?"

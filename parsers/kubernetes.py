@@ -162,6 +162,13 @@ PARSER = Parser(
             sample="6m1s        Normal    Killing                 pod/llm-worker-2        Stopping container main",
             severity="info",
         ),
+        Pattern(  # one event a line with the kind of its object, as custom columns and event exporters print it
+            event="k8s.event",
+            literals=tuple(f" {reason} " for reason in _DECISIVE),
+            regex=rf"^(?:Normal|Warning) (?P<reason>{_CRUCIAL}) (?P<object>[a-z]+/[\w.-]+) (?P<message>.*)",
+            sample="Warning NodeNotReady pod/llm-worker-2 Node is not ready",
+            not_samples=("Normal Pulled pod/llm-worker-2 Container image already present",),
+        ),
         Pattern(
             event="k8s.event",
             literals=tuple(

@@ -108,8 +108,15 @@ PARSER = Parser(
         Pattern(
             event="vllm.worker_died",
             literals=(" died unexpectedly, shutting down executor",),
-            regex=r"(?:Worker proc (?P<worker>\S+)|RayWorkerProc rank=\[?(?P<rank>\d+)[\d, ]*\]?) died unexpectedly",
+            regex=r"(?:Worker proc (?P<worker>\w+?-(?P<missing_ranks>\d+)|\S+)|RayWorkerProc rank=\[?(?P<rank>\d+)[\d, ]*\]?) died unexpectedly",
             sample="Worker proc VllmWorker-1 died unexpectedly, shutting down executor.",
+        ),
+        Pattern(  # Ray Train's table of its workers
+            event="ray.worker_rank",
+            literals=(" world_rank=",),
+            regex=r"pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local_rank>\d+)",
+            severity="info",
+            sample="- (node_id=0a1b2c, ip=10.0.0.18, pid=4711) world_rank=3, local_rank=1, node_rank=1",
         ),
         Pattern(
             event="vllm.worker_died",

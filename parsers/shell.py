@@ -52,6 +52,14 @@ PARSER = Parser(
             sample="train.sh: line 42: torchrun: command not found",
         ),
         Pattern(
+            event="shell.exit_status",
+            literals=("exit status ", "exit code ", "exit code: ", "exit=", "exit 0"),
+            regex=r"(?i)^(?:\+ )?(?:[\w ./-]{0,60} )?exit(?:ed)?(?: with)?(?: status| code)?[ =:]+(?P<exit_code>\d{1,3})\s*$",
+            sample="mpirun exit status 0",
+            not_samples=("srun: error: node012: task 3: Exited with exit code 1", "echo exit=0 >> marker"),
+            severity="info",
+        ),
+        Pattern(
             event="shell.timeout",
             literals=("timeout: sending signal ",),
             block=one_line(r"timeout: sending signal (?:SIG)?(?P<word>\w+) to command", _timeout),

@@ -217,8 +217,8 @@ def test_of_two_faults_in_a_row_the_first_attempts_is_the_answer(tmp_path):
         *iterations(30),
         *raises(OUT_OF_VOCABULARY, rank=1),
         *worker_failed(31, 1, 1, 1),
-        f"I0314 10:00:31.500000 4700 torch/distributed/elastic/agent/server/api.py:879] [default] Worker group FAILED. "
-        f"1/1 attempts left; will restart worker group",
+        "I0314 10:00:31.500000 4700 torch/distributed/elastic/agent/server/api.py:879] [default] Worker group FAILED. "
+        "1/1 attempts left; will restart worker group",
     ]  # fmt: skip
     second = [
         *iterations(35, first=31, at=60),

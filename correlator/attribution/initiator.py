@@ -31,7 +31,7 @@ class Ranked:
 
 def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
     """The findings, best first."""
-    findings = [_with_rank_from_others(f, findings) for f in findings]
+    findings = [_with_rank_from_others(facts, f, findings) for f in findings]
     stall = stall_began(facts)
     ranked = []
     for finding in findings:
@@ -80,23 +80,33 @@ def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
     return [lead, *[r for r in ranked if r is not lead]]
 
 
-def _with_rank_from_others(finding: Finding, findings: Sequence[Finding]) -> Finding:
-    """A cause without a rank takes the one that independent rules name: on its node, or of the same kind."""
+def _with_rank_from_others(facts: Facts, finding: Finding, findings: Sequence[Finding]) -> Finding:
+    """A cause without a rank takes the one that independent rules name: on its node, or of the same kind.
+
+    A kernel that killed a process for memory knows the host and its own pid; in a container both differ from those of
+    the job, so the only rank that ended by SIGKILL is meant.
+    """
     if finding.trust != "local" or finding.incident.ranks or len(finding.incident.nodes) > 1 or finding.scope == "all":
         return finding
     nodes = finding.incident.nodes
-    named = {
-        (f.incident.ranks, f.incident.nodes)
-        for f in findings
-        if f is not finding
-        and len(f.incident.ranks) == 1
-        and f.trust in ("protocol", "exit", "silence")
-        and (f.incident.nodes == nodes if nodes else (f.trust == "exit" and f.subclass == finding.subclass is not None))
-    }
+    foreign_host = bool(nodes) and not facts.topology.ranks_on(nodes[0])
+    named = set()
+    for other in findings:
+        if other is finding or len(other.incident.ranks) != 1 or other.trust not in ("protocol", "exit", "silence"):
+            continue
+        same_kind = other.trust == "exit" and other.subclass is not None and other.subclass == finding.subclass
+        killed = other.trust == "exit" and any(r.exit_code == -9 or r.signal == 9 for r in other.incident.rows)
+        if (
+            (nodes and other.incident.nodes == nodes)
+            or (not nodes and same_kind)
+            or (foreign_host and finding.subclass == "memory" and killed)
+        ):
+            named.add((other.incident.ranks, other.incident.nodes))
     if len(named) != 1:
         return finding
     ((ranks, where),) = named
-    return replace(finding, incident=replace(finding.incident, ranks=ranks, nodes=nodes or where), scope="rank")
+    incident = replace(finding.incident, ranks=ranks, nodes=where if foreign_host or not nodes else nodes)
+    return replace(finding, incident=incident, scope="rank")
 
 
 def stall_began(facts: Facts) -> tuple[int, int] | None:

@@ -39,6 +39,7 @@ def outcome_of(facts: Facts, findings: Sequence[Finding]) -> Outcome:
 def completions(facts: Facts) -> list[Row]:
     """Rows that report the orderly end of the run: a closing line, an orderly stop, or the last step of all."""
     ends = facts.events("trainer.completed", "trainer.stopped", "megatron.exit")
+    ends += [r for r in facts.events("shell.exit_status") if r.exit_code == 0]
     for row in facts.progress:
         total = row.attr("total")
         if (

@@ -19,10 +19,12 @@ from correlator.cascade.stands import Stand, members, stands, wait_graph
 from correlator.diagnosis import FailureClass
 from correlator.hostlist import fold_ranges
 from correlator.records import Row
-from correlator.topology.model import Rank
+from correlator.topology.model import Rank, short_name
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
 _PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")
+#: A host name; the addresses that c10d prints of its sockets may be garbage.
+_HOST_NAME = re.compile(r"^[A-Za-z][\w.-]*$")
 _STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
 
 
@@ -115,7 +117,7 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
     doing = _doing(facts, ranks[rank])
     activity = doing[0] if doing else None
     kind = wave_kind(facts)
-    rows = [*([doing[1]] if doing else []), *list(talkers.values())[:3]]
+    rows = [*([doing[1]] if doing else []), *own_complaints(facts, rank)[:2], *list(talkers.values())[:3]]
     what = (
         f"Rank {rank} was still {activity.name} while the others waited"
         if activity
@@ -127,6 +129,11 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
         class_=activity.class_ if activity else "unknown", subclass=activity.subclass if activity else None,
         signature=activity.signature if activity else "rank-hang", control=_STACK_CONTROL,
     )  # fmt: skip
+
+
+def own_complaints(facts: Facts, rank: int) -> list[Row]:
+    """What a rank that is silent about its end complained of before, last first."""
+    return [r for r in facts.events("log.error") if r.rank == rank][::-1]
 
 
 def _waited_for(facts: Facts, quiet: Sequence[int]) -> list[int]:
@@ -191,8 +198,11 @@ def store_host_gone(facts: Facts) -> Iterator[Finding]:
     complaining = {r.node for r in complaints if r.node}
     top = facts.topology
     others = top.collected_nodes - complaining
-    agents_only = not any(i.event == "python.exception" and i.role == "initiator" for i in facts.incidents)
-    if len(complaining) < 1 or len(others) != 1 or not agents_only:
+    hosts = {short_name(r.peer) for r in complaints if r.peer and _HOST_NAME.match(r.peer)} - top.collected_nodes
+    if len(hosts) == 1 and not others and not _own_errors(facts):
+        yield _store_host_not_collected(facts, hosts.pop(), complaints)
+        return
+    if len(complaining) < 1 or len(others) != 1 or _own_errors(facts):
         return
     host = next(iter(others))
     ranks = top.ranks_on(host)
@@ -206,6 +216,39 @@ def store_host_gone(facts: Facts) -> Iterator[Finding]:
         class_="infrastructure", subclass="host" if quiet else "fabric", silent=True,
         signature="node-lost" if quiet else "link-down", scope="node",
         control="Whether that node's own log goes on after the loss separates a dead node from a cut link.",
+    )  # fmt: skip
+
+
+def _own_errors(facts: Facts) -> bool:
+    return any(i.event == "python.exception" and i.role == "initiator" for i in facts.incidents)
+
+
+def _store_host_not_collected(facts: Facts, host: str, complaints: Sequence[Row]) -> Finding:
+    named = [r for r in complaints if r.peer]
+    finding = finding_for(
+        facts, "store host accused by all others", [], named[:3], trust="accusation", strength=0.5, scope="node", silent=True,
+        what=f"The store on {host} went away; its log was not collected", signature="node-lost",
+        why="all launchers and ranks that were collected lost their connection to the store on that host",
+        control=f"The log of {host} decides: it ended first, and why is written there.",
+    )  # fmt: skip
+    finding.incident.nodes = (host,)
+    return finding
+
+
+def silent_node(facts: Facts) -> Iterator[Finding]:
+    """Ranks of all other nodes report lost peers, and one collected node's ranks say nothing at all (M9, M33)."""
+    top, talkers = facts.topology, spoken(facts)
+    with_ranks = [n for n in sorted(top.collected_nodes) if top.ranks_on(n)]
+    silent = [n for n in with_ranks if not set(top.ranks_on(n)) & set(talkers)]
+    if len(with_ranks) < 3 or len(silent) != 1 or facts.nodes_with_epitaph or facts.events("slurm.step_aborted"):
+        return
+    host = silent[0]
+    rows = [row for rank, row in sorted(talkers.items()) if top.node_of_rank(rank) != host]
+    yield finding_for(
+        facts, "silent node", top.ranks_on(host), rows[:3], trust="silence", strength=0.62, scope="node", silent=True,
+        what=f"Node {host} fell silent before the others lost their peers", signature="node-lost",
+        why="ranks of all other nodes report lost peers; nothing on this node says anything",
+        control="The kernel log and the console of that node say whether it died or was cut off.",
     )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def build_incidents(facts: Facts) -> list[Incident]:
     roles: dict[tuple[object, ...], Role] = {}
     for row in facts.rows:
         role = role_of(facts, row)
-        if role == "unrelated":
+        if role == "unrelated" or row.attr("ignored") == "true":
             continue
         if role == "initiator" and row.emitter == "python" and survived(facts, row):
             role = "unrelated"

@@ -35,6 +35,9 @@ def the_whole_job(facts: Facts) -> Iterator[Finding]:
         if signature is None or signature.blames != "job":
             continue
         by_scheduler = signature.subclass == "scheduler"
+        if signature.subclass == "rendezvous" and (facts.trained or facts.exits or facts.events("torchrun.death_signal")):
+            # After workers ran, a rendezvous fails because they went away, not the other way round.
+            continue
         yield Finding(
             rule="scheduler ended the step" if by_scheduler else "concerns the whole job",
             incident=replace(incident, ranks=()),
@@ -114,26 +117,31 @@ def _own_strength(signature: Signature | None) -> float:
 def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
     """Ranks of errors that carry none, from the launcher's report on the same node: who ended by an error of its own.
 
-    As many copies as the node has ranks mean all of them, also those that SIGTERM reached first. Otherwise the report
-    must leave no choice: as many ranks with exit 1 as there are copies, or one copy and one rank named first.
+    As many copies of an exception as the node has ranks mean all of them, also those that SIGTERM reached first.
+    Otherwise the report must leave no choice: as many ranks with exit 1 as there are copies, or one named first.
     """
     found: list[int] = []
     by_place: dict[str | None, list[Row]] = defaultdict(list)
     for incident in incidents:
-        if not incident.ranks and incident.event.startswith("python."):
-            by_place[incident.nodes[0] if incident.nodes else None] += incident.rows
+        if not incident.ranks:
+            for row in incident.rows:
+                by_place[row.node].append(row)
     for node, rows in by_place.items():
         here = [r for r in facts.exits if node is None or facts.topology.node_of_rank(r) in (node, None)]
         everyone = facts.topology.ranks_on(node) if node else facts.expected_ranks()
         failed = [r for r in here if any(e.code == 1 for e in facts.exits[r])]
         first = [r for r in failed if any(e.row.attr("is_root") == "true" for e in facts.exits[r])]
-        copies = sum(row.count for row in rows)
+        copies = sum(row.count for row in rows if row.emitter == "python")
+        devices = {row.gpu for row in rows if row.gpu}
         if everyone and copies >= len(everyone):
             found += everyone
-        elif len(failed) <= copies:
+        elif len(failed) <= max(copies, 1):
             found += failed
         elif copies == 1 and len(first) == 1:
             found += first
+        if not found and len(devices) == 1 and max(devices) < len(everyone):
+            # A device number above 0 means that the process sees all devices of its node, so it is the local rank.
+            found += [everyone[max(devices)]]
     return found
 
 

@@ -5,6 +5,7 @@ Keyed by process group and attempt throughout: sequence numbers of different gro
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,6 +17,11 @@ from correlator.diagnosis import Scope
 from correlator.hostlist import expand_ranges, fold_ranges
 from correlator.records import Row
 
+#: Events that name members which never came.
+_NAMES_MISSING = (
+    "c10d.barrier_missing", "c10d.desync_report", "nccl.ras_missing", "horovod.stalled", "jax.task_unhealthy",
+    "jax.barrier_timeout", "vllm.worker_died",
+)  # fmt: skip
 _WATCHDOG = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout")
 
 
@@ -104,8 +110,9 @@ def _essence(fingerprint: str) -> str:
 def named_as_missing(facts: Facts) -> Iterator[Finding]:
     """A barrier or a desync report names the members that never came; the numbers are ranks of that group (M6)."""
     votes: dict[int, list[Row]] = defaultdict(list)
-    for row in facts.events("c10d.barrier_missing", "c10d.desync_report", "nccl.ras_missing"):
-        listed = expand_ranges((row.attr("missing_ranks") or row.attr("lagging_ranks")).replace(" ", ""))
+    for row in facts.events(*_NAMES_MISSING):
+        stated = row.attr("missing_ranks") or row.attr("lagging_ranks") or row.attr("tasks")
+        listed = expand_ranges(stated.replace(" ", ""))
         for rank in _global(facts, row, listed):
             votes[rank].append(row)
     if not votes:
@@ -152,6 +159,28 @@ def _global(facts: Facts, row: Row, group_ranks: Sequence[int]) -> list[int]:
     return [group[r] for r in group_ranks if r < len(group)]
 
 
+_NAMED = re.compile(r"\b[Rr]ank[ =:]*(\d+)\b")
+_DISAGREES = re.compile(r"differ|mismatch|inconsisten|disagree|not (?:equal|the same)|diverge|unequal", re.IGNORECASE)
+
+
+def named_by_all(facts: Facts) -> Iterator[Finding]:
+    """Every rank raises the same text, and the text names one rank as the one that differs."""
+    texts: dict[str, dict[int, Row]] = defaultdict(dict)
+    for row in facts.events("python.exception"):
+        if row.rank is not None and _DISAGREES.search(row.body):
+            texts[row.body].setdefault(row.rank, row)
+    for text, raised in texts.items():
+        named = {int(n) for n in _NAMED.findall(text)}
+        if len(raised) >= 2 and len(named) == 1 and named <= set(facts.expected_ranks()):
+            (rank,) = named
+            yield finding_for(
+                facts, "named by all", [rank], list(raised.values()), trust="local", strength=0.72,
+                what=f"Rank {rank} differs from its peers", why="all ranks raise the same text, which names this one",
+                class_="application", subclass="desync", signature="collective-mismatch",
+                control="Compare the state of that rank with a peer's at this step.",
+            )  # fmt: skip
+
+
 def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
     """Members of a group that did not time out at the number the others wait at, or never enqueued it (M4, M6, M9)."""
     statuses: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
@@ -178,7 +207,8 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
     worldwide = len(waiters) >= 2 and 2 * len(waiters) >= len(expected) and facts.topology.grid is None
     if worldwide and absent and len(absent) <= max(1, len(expected) // 4):
         yield finding_for(
-            facts, "missing from the time-outs", absent, list(waiters.values())[:3], trust="silence",
+            facts, "missing from the time-outs", absent,
+            [*[r for r in facts.events("log.error") if r.rank in absent][-2:], *list(waiters.values())[:3]], trust="silence",
             strength=0.7 if len(absent) == 1 else 0.5,
             what=f"Rank {fold_ranges(absent)} is missing from the collective that all others wait in",
             why="all other collected ranks timed out in the same wait and only this one did not", silent=True,
@@ -217,35 +247,37 @@ def _spoke_otherwise(facts: Facts) -> set[int]:
 def wait_for(facts: Facts) -> Iterator[Finding]:
     """The sink of the wait-for graph: the one everybody waits for and who waits for nobody (M17, M21, M31)."""
     places = stands(facts)
-    idle = outside_collective(facts)
     if len(places) < 2:
         return
     graph = wait_graph(facts, places)
     if not graph.number_of_edges():
         return
     order = nx.condensation(graph)
-    sinks = [set(order.nodes[n]["members"]) for n in order if order.out_degree(n) == 0 and order.in_degree(n)]
-    cycles = [
-        set(order.nodes[n]["members"]) for n in order if len(order.nodes[n]["members"]) > 1 and not order.out_degree(n)
-    ]
-    for sink in sinks:
-        quiet = sorted(r for r in sink if r not in places)
-        if len(sink) == 1 and quiet:
-            rows = (
-                [idle[quiet[0]]] if quiet[0] in idle else [places[r].row for r in sorted(graph.predecessors(quiet[0]))]
-            )
-            # A sibling's failure makes the launcher stop a rank before it can speak; then its silence says little.
-            stopped = any(e.code == -15 for e in facts.exits.get(quiet[0], ())) and quiet[0] not in idle
-            yield finding_for(
-                facts, "everybody waits for it", quiet, rows, trust="protocol", strength=0.5 if stopped else 0.72,
-                what=f"Rank {quiet[0]} never entered the call that its peers wait in",
-                why="following who waits for whom through the process groups ends at this rank", silent=True,
-                signature="rank-hang", control="A stack dump of that rank while it hangs shows where it stands.",
-            )  # fmt: skip
-    for cycle in cycles:
-        odd = deviants(facts, places, cycle)
+    ends = [set(order.nodes[n]["members"]) for n in order if order.out_degree(n) == 0]
+    quiet = sorted(r for end in ends if len(end) == 1 for r in end if r not in places and graph.in_degree(r))
+    nodes = facts.topology.nodes_of(quiet)
+    whole_node = len(nodes) == 1 and quiet == facts.topology.ranks_on(nodes[0])
+    if len(quiet) == 1 or whole_node:
+        yield _waited_for(facts, quiet, places, graph)
+    for cycle in ends:
+        odd = deviants(facts, places, cycle) if len(cycle) > 1 else []
         if len(odd) == 1:
             yield _deviant(facts, places[odd[0]])
+
+
+def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], graph: nx.DiGraph) -> Finding:
+    idle = outside_collective(facts)
+    rows = [idle[r] for r in quiet if r in idle]
+    rows = rows or [places[r].row for r in sorted({p for q in quiet for p in graph.predecessors(q)})]
+    # A sibling's failure makes the launcher stop a rank before it can speak; then its silence says little.
+    stopped = any(e.code == -15 for r in quiet for e in facts.exits.get(r, ())) and not set(quiet) & set(idle)
+    who = f"Rank{'s' if len(quiet) > 1 else ''} {fold_ranges(quiet)}"
+    return finding_for(
+        facts, "everybody waits for it", quiet, rows, trust="protocol", strength=0.5 if stopped else 0.72,
+        what=f"{who} never entered the call that the peers wait in",
+        why="following who waits for whom through the process groups ends there", silent=True,
+        signature="rank-hang", control="A stack dump of that rank while it hangs shows where it stands.",
+    )  # fmt: skip
 
 
 def _deviant(facts: Facts, stand: Stand) -> Finding:

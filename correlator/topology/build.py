@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from correlator.grid import Grid
+from correlator.ingest import Ingested
+from correlator.records import Row
 from correlator.topology.model import Topology
 from correlator.topology.nodes import fold_node_names, nodes_of_writers, place_rows
 from correlator.topology.ranks import (
     bases_of_nodes,
     owners_of_error_files,
+    ranks_by_own_words,
     ranks_of_default_group,
     ranks_of_writers,
     read_task_numbers,
+    release_shared_streams,
 )
 from correlator.topology.roster import fill_roster, find_world_size, join_rows, pids_and_gpus
-
-from correlator.grid import Grid
-from correlator.ingest import Ingested
-from correlator.records import Row
 
 
 def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
@@ -25,10 +26,12 @@ def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
     top = Topology()
     fold_node_names(ingested.writers, rows)
     nodes_of_writers(top, ingested, rows)
+    release_shared_streams(ingested.writers, rows)
     place_rows(ingested.writers, rows)
     read_task_numbers(top, ingested.writers, rows)
     owners_of_error_files(top, ingested.files, ingested.writers, rows)
     ranks_of_default_group(rows)
+    ranks_by_own_words(ingested.writers, rows)
     bases_of_nodes(top, ingested.writers, rows)
     ranks_of_writers(top, ingested.writers)
     place_rows(ingested.writers, rows)

@@ -6,16 +6,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from correlator.topology.model import LOCAL_NAMES, Topology, short_name
-
-from correlator.hostlist import expand_hostlist
+from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import FileSummary, Ingested, Writer
 from correlator.records import Row
+from correlator.topology.model import LOCAL_NAMES, Topology, short_name
 
 #: Emitters whose lines state the host of the process that wrote them (others, like srun, speak about other hosts).
 _OWN_HOST_EVENTS = ("torchrun.report_entry", "nccl.", "megatron.nan", "nvrx.", "kernel.")
 _NOT_A_NODE = re.compile(
-    r"^(?:ranks?[-_.]?\d+.*|local[-_]?ranks?.*|global[-_]?rank.*|proc\d+|task\d+|attempt[-_]\d+|std(?:out|err)|"
+    r"^(?:ranks?[-_.]?\d+.*|local[-_]?ranks?.*|global[-_]?rank.*|proc[-_]?\d+|task[-_]?\d+|attempt[-_]\d+|std(?:out|err)|"
     r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|run[-_]?\d+|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.?e\d+|"
     r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*|gpt\d)$"
 )
@@ -59,6 +58,10 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
             writer.node_basis = writer.node_basis or "line"
             by_label[writer.file, writer.task].add(writer.node)
         by_file[writer.file] |= hosts
+    for row in rows:
+        if row.event == "slurm.task_exit" and row.node:
+            for task in expand_ranges(row.attr("tasks")):
+                by_label[row.file, task].add(row.node)
     for writer in ingested.writers:
         if writer.node is None and writer.task is not None and len(by_label[writer.file, writer.task]) == 1:
             writer.node, writer.node_basis = next(iter(by_label[writer.file, writer.task])), "label"
@@ -101,40 +104,57 @@ def _hosts_named(row: Row) -> list[str]:
 def _nodes_from_paths(
     files: Sequence[FileSummary], by_file: Mapping[str, set[str]], known: Mapping[str, int]
 ) -> dict[str, str]:
-    """Node names in paths: a component that is a known host, or one of a family of host-like siblings."""
+    """Node names in paths: a component that is a known host, or one of a family of host-like names."""
     short_known = {short_name(k): k for k in known}
     found: dict[str, str] = {}
-    rest: list[tuple[str, list[str]]] = []
+    rest: list[tuple[str, list[tuple[tuple[int, int], str]]]] = []
     for summary in files:
         if summary.claims.node:
             found[summary.name] = short_name(summary.claims.node)
             continue
-        tokens = [short_name(t) for t in summary.claims.tokens]
-        hits = [short_known[t] for t in tokens if t in short_known]
+        parts = _parts(summary.claims.tokens)
+        hits = [short_known[t] for _, t in parts if t in short_known]
         hits = hits or [
-            k for t in tokens for k in short_known.values() if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)
+            k
+            for _, t in parts
+            for k in short_known.values()
+            if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)
         ]
         if hits:
             found[summary.name] = hits[-1]
-        else:
-            rest.append((summary.name, tokens))
-    # No line anywhere confirms these names, so only host-like names with digits count, and only where siblings differ.
-    families: dict[tuple[int, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for name, tokens in rest:
-        if by_file.get(name):
-            continue
-        for depth, token in enumerate(tokens):
-            plausible = _LOOKS_LIKE_A_NODE.match(token) and not _NOT_A_NODE.match(token.lower())
-            if plausible and re.search(r"[a-zA-Z]", token) and re.search(r"\d", token):
-                families[depth, re.sub(r"\d+", "0", re.sub(r"[a-z](?=\d)", "a", token.lower()))][token].append(name)
-    siblings = {short_name(n) for n in found.values()}
-    for (_, mask), members in sorted(families.items()):
-        kin = any(re.sub(r"\d+", "0", re.sub(r"[a-z](?=\d)", "a", s.lower())) == mask for s in siblings)
-        if len(members) > 1 or kin:
+        elif not by_file.get(summary.name):
+            rest.append((summary.name, parts))
+    # No line anywhere confirms these names, so only host-like ones count: where siblings differ, where they look like a
+    # known host, or where a folder gathers several files.
+    families: dict[tuple[tuple[int, int], str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, parts in rest:
+        for slot, token in parts:
+            shape = _host_shape(token)
+            if shape:
+                families[slot, shape][token].append(name)
+    shapes = {_host_shape(short_name(n)) for n in found.values()}
+    for (_, shape), members in sorted(families.items()):
+        folder = all(f"{token}/" in name for token, names in members.items() for name in names)
+        if len(members) > 1 or shape in shapes or (folder and any(len(names) > 1 for names in members.values())):
             for token, names in sorted(members.items()):
                 for name in names:
                     found.setdefault(name, token)
     return found
+
+
+def _parts(tokens: Sequence[str]) -> list[tuple[tuple[int, int], str]]:
+    """Path components and what dots separate in them, each with its place."""
+    return [((depth, i), part) for depth, t in enumerate(tokens) for i, part in enumerate(t.split(".")) if part]
+
+
+def _host_shape(token: str) -> str | None:
+    """The shape that hosts of one naming scheme share (``gpu-a017`` -> ``gpu-a0``); None for what is hardly a host."""
+    lower = token.lower()
+    if not _LOOKS_LIKE_A_NODE.match(token) or _NOT_A_NODE.match(lower) or not re.search(r"[a-z]", lower):
+        return None
+    if re.search(r"\d", lower):
+        return re.sub(r"\d+", "0", re.sub(r"[a-z](?=\d)", "a", lower))
+    return re.sub(r"[a-z]$", "a", lower) if re.fullmatch(r"[a-z]{2,}[-_][a-z]", lower) else None
 
 
 def place_rows(writers: Iterable[Writer], rows: Iterable[Row]) -> None:

@@ -6,11 +6,33 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from correlator.topology.model import LOCAL_NAMES, Rank, Topology, short_name
-
 from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import FileSummary, Writer
 from correlator.records import Row
+from correlator.topology.model import LOCAL_NAMES, Rank, Topology, short_name
+
+#: Launcher lines that name a worker by its pid.
+_ABOUT_A_WORKER = frozenset(
+    {"torchrun.worker_failed", "torchrun.report_entry", "torchrun.signal_sent", "torchrun.kill_escalation"}
+)
+
+
+def release_shared_streams(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
+    """Takes the rank from a stream of a whole node in which only one rank happens to prefix its lines.
+
+    Such a stream also holds the launcher's lines about several workers, or NCCL lines of several processes; what
+    carries no prefix there may be anybody's.
+    """
+    workers: dict[str, set[int]] = defaultdict(set)
+    shared: set[str] = set()
+    for row in rows:
+        if row.event in _ABOUT_A_WORKER or row.emitter == "nccl":
+            workers[row.writer] |= {row.pid} if row.pid is not None else set()
+            if len(workers[row.writer]) > 1 or (row.event in _ABOUT_A_WORKER and row.local_rank):
+                shared.add(row.writer)
+    for writer in writers:
+        if writer.key in shared and writer.rank_basis == "envelope" and writer.task is None and writer.local_rank is None:
+            writer.rank = writer.rank_basis = None
 
 
 def read_task_numbers(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
@@ -104,7 +126,7 @@ def ranks_of_default_group(rows: Sequence[Row]) -> None:
     Before torch 2.3 the watchdog names no group. In a job of several groups equal numbers of different processes report
     one collective; where every number reports a collective once, the group spans all reporting ranks.
     """
-    unnamed = [r for r in rows if r.rank is None and r.group_rank is not None and _is_default_group(r)]
+    unnamed = [r for r in rows if r.rank is None and r.group_rank is not None and r.emitter == "c10d" and _is_default_group(r)]
     reports: Counter[tuple[object, ...]] = Counter()
     for row in unnamed:
         if row.event == "c10d.watchdog_timeout":
@@ -181,6 +203,24 @@ def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
         # of its own, except on a single node, where there is nothing to guess.
         if len(top.collected_nodes) == 1:
             top.base_of_node[next(iter(top.collected_nodes))] = 0
+
+
+#: Events in which a process states its own place in the job.
+_OWN_RANK_EVENTS = frozenset({"jax.process", "slurm.process", "lightning.init", "c10d.init_options"})
+
+
+def ranks_by_own_words(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
+    """A file in which one process states its rank, and no other rank speaks, is that rank's."""
+    stated: dict[str, set[int]] = defaultdict(set)
+    spoken: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        if row.rank is not None:
+            (stated if row.event in _OWN_RANK_EVENTS else spoken)[row.file].add(row.rank)
+    labelled = {w.file for w in writers if w.task is not None or w.local_rank is not None}
+    for writer in writers:
+        own = stated.get(writer.file, set())
+        if writer.rank is None and len(own) == 1 and spoken[writer.file] <= own and writer.file not in labelled:
+            writer.rank, writer.rank_basis = next(iter(own)), "stated by the process"
 
 
 def ranks_of_writers(top: Topology, writers: Iterable[Writer]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from correlator.topology.model import Rank, Topology
-
 from correlator.hostlist import expand_ranges
 from correlator.ingest import Writer
 from correlator.records import Row
+from correlator.topology.model import Rank, Topology
 
 #: Events whose bus id may be a switch, a bridge or an adapter.
 _OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
@@ -31,7 +30,7 @@ def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
                 rank = base + row.local_rank if base is not None else None
                 row.rank, row.rank_basis = rank, "node and local rank"
         elif row.event == "nccl.init":
-            if rank is None and row.attr("nranks") == str(largest) and row.attr("comm_rank").isdigit():
+            if row.attr("nranks") == str(largest) and row.attr("comm_rank").isdigit():
                 rank = row.rank = int(row.attr("comm_rank"))
                 row.rank_basis = "NCCL world communicator"
             if rank is not None and row.pci_bus_id:
@@ -121,6 +120,7 @@ def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -
         ):
             known = top.ranks.setdefault(row.rank, Rank(row.rank))
             known.node = known.node or row.node
+            known.heard = known.heard or row.rank_basis == "envelope"
     if len(top.nodes) == 1:
         for known in top.ranks.values():
             known.node = known.node or top.nodes[0]
@@ -169,10 +169,12 @@ def join_rows(top: Topology, rows: Sequence[Row]) -> None:
     """Ranks of rows that name a process, a device or a host instead of a rank."""
     for row in rows:
         if row.event.startswith("k8s.") and row.rank is None:
-            named = top.node_named((row.attr("object") or row.attr("pod")).rpartition("/")[2])
-            if named:
-                row.node, row.node_basis = named, "pod name"
-                ranks = top.ranks_on(named)
+            kind, _, name = (row.attr("object") or f"pod/{row.attr('pod')}").rpartition("/")
+            named = top.node_named(name)
+            if kind == "pod" and name:
+                # A pod that never ran has no log of its own and is named all the same.
+                row.node, row.node_basis = named or name, "pod name"
+                ranks = top.ranks_on(named or name)
                 row.rank, row.rank_basis = (ranks[0], "pod name") if len(ranks) == 1 else (None, None)
         if row.rank is None and row.pid is not None:
             row.rank = top.rank_for_pid(row.node, row.pid)

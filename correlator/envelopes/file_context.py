@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
-from correlator.envelopes import FileContext, outer_text, peel, strip_ansi
-from correlator.layouts import Layout, learn_layout
+from correlator.envelopes.layouts import Layout, learn_layout
+from correlator.envelopes.peel import outer_text, peel, strip_ansi
+from correlator.envelopes.peeled import FileContext
 from correlator.timestamps import Clock, dated_stamps_ns
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from correlator.matching import Entry, Matcher
-from correlator.rows import Row
+from correlator.ingest.matching import Entry, Matcher
+from correlator.ingest.rows import Row
+from correlator.ingest.windows import MAX_LINE, Window
 from correlator.scan import Hit
-from correlator.windows import MAX_LINE, Window
 
 #: How many hits of one literal at either edge of a window are parsed; those between are only counted. In a file of one
 #: writer: harmless ones, others. In a file of many writers each may have its say.

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from correlator.discovery import PathClaims, SourceFile
-from correlator.envelopes import peel
-from correlator.last_signs import MAX_WRITERS, find_last_lines, line_numbers
-from correlator.rows import Row, collapse
-from correlator.windows import MAX_LINE
-from correlator.work import UnitResult
-from correlator.writers import Writer, WriterTrace, build_writer
+from correlator.envelopes.peel import peel
+from correlator.ingest.last_signs import MAX_WRITERS, find_last_lines, line_numbers
+from correlator.ingest.rows import Row, collapse
+from correlator.ingest.windows import MAX_LINE
+from correlator.ingest.work import UnitResult
+from correlator.ingest.writers import Writer, WriterTrace, build_writer
 
 # Events whose ``step`` says how far a writer had come.
 _PROGRESS = ("megatron.iteration", "trainer.progress")

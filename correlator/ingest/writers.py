@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from correlator.discovery import SourceFile
-from correlator.peeled import Peeled
+from correlator.envelopes.peeled import Peeled
 
 #: Fields that lines state one by one and that may contradict each other.
 CLAIMS = ("node", "rank", "local_rank", "task", "pod", "pid")

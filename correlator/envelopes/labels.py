@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from correlator.peeled import FileContext, Peeled
+from correlator.envelopes.peeled import FileContext, Peeled
 
 _HOST = re.compile(r"([A-Za-z0-9][\w.-]*):(?: |$)")
 _TASK = re.compile(r" {0,6}(?:P(\d+) )?(\d{1,6}):(?: |$)")

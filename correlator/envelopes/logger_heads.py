@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from correlator.envelopes.heads import after_stamp, severity_of
+from correlator.envelopes.labels import MPI_STAMP, MPI_TAG
+from correlator.envelopes.peeled import FileContext, Peeled
 from correlator.events import Severity
-from correlator.heads import after_stamp, severity_of
-from correlator.labels import MPI_STAMP, MPI_TAG
-from correlator.peeled import FileContext, Peeled
 from correlator.timestamps import MONTHS, SECOND, Stamp, fraction, hms_s, match_stamp, match_time_of_day
 
 _SYSLOG_TAG = re.compile(r" ([\w.-]+) ([\w./@() -]{1,48}?)(?:\[(\d+)\])?: ")

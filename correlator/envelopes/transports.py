@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any
 
-from correlator.heads import severity_of
-from correlator.peeled import FileContext, Peeled
+from correlator.envelopes.heads import severity_of
+from correlator.envelopes.peeled import FileContext, Peeled
 from correlator.timestamps import Stamp, match_stamp
 
 # 2024-05-01T05:40:18.123456789Z stderr F text

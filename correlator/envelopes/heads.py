@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from correlator.events import Severity
 
 if TYPE_CHECKING:
-    from correlator.peeled import Peeled
+    from correlator.envelopes.peeled import Peeled
 
 _SEVERITIES: dict[str, Severity] = {
     "TRACE": "info", "DEBUG": "info", "INFO": "info", "NOTICE": "info", "WARN": "warning", "WARNING": "warning",

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import overload
 
-from correlator.envelopes import Peeled
-from correlator.windows import Window
+from correlator.envelopes.peeled import Peeled
+from correlator.ingest.windows import Window
 
 #: Lines of all writers looked through, at most, for the lines of one writer's block.
 SPREAD = 20_000

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 
-from correlator.heads import after_stamp
-from correlator.labels import actor, fan_in, host_slot, kubectl, mpi, rank_colon, rank_prefix, rank_word
-from correlator.logger_heads import (
+from correlator.envelopes.heads import after_stamp
+from correlator.envelopes.labels import actor, fan_in, host_slot, kubectl, mpi, rank_colon, rank_prefix, rank_word
+from correlator.envelopes.logger_heads import (
     bare_stamp,
     bracket_head,
     bracket_kernel,
@@ -25,11 +25,9 @@ from correlator.logger_heads import (
     glog,
     level_first,
 )
-from correlator.peeled import FileContext, Peeled, Rule
+from correlator.envelopes.peeled import FileContext, Peeled, Rule
+from correlator.envelopes.transports import angle, cri, json_record
 from correlator.timestamps import MONTHS, announced_stamp
-from correlator.transports import angle, cri, json_record
-
-__all__ = ["FileContext", "Peeled", "outer_text", "peel", "strip_ansi"]
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from correlator.discovery import SourceFile
-from correlator.envelopes import FileContext
-from correlator.rows import Row
-from correlator.writers import WriterTrace
+from correlator.envelopes.peeled import FileContext
+from correlator.ingest.rows import Row
+from correlator.ingest.writers import WriterTrace
 
 
 @dataclass(frozen=True, slots=True)

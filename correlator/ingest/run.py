@@ -18,11 +18,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from correlator.discovery import SkippedFile, SourceFile, discover
+from correlator.envelopes.file_context import JobContext, file_context
 from correlator.events import Parser, Pattern
-from correlator.file_context import JobContext, file_context
-from correlator.matching import Matcher
-from correlator.merging import FileSummary, merge_file
-from correlator.planning import (
+from correlator.ingest.matching import Matcher
+from correlator.ingest.merging import FileSummary, merge_file
+from correlator.ingest.planning import (
     Plan,
     batch_units,
     choose_limits,
@@ -31,16 +31,14 @@ from correlator.planning import (
     plan_units,
     read_samples,
 )
+from correlator.ingest.rows import Row, to_table
+from correlator.ingest.unit import UnitReader
+from correlator.ingest.windows import plain_windows, streamed_windows
+from correlator.ingest.work import Unit, UnitResult
+from correlator.ingest.writers import Writer
 from correlator.plugins import load_parsers
 from correlator.reading import DamagedArchive
-from correlator.rows import Row, to_table
 from correlator.timestamps import parse_zone
-from correlator.unit import UnitReader
-from correlator.windows import plain_windows, streamed_windows
-from correlator.work import Unit, UnitResult
-from correlator.writers import Writer
-
-__all__ = ["FileSummary", "Ingested", "SkippedFile", "Writer", "ingest"]
 
 #: Processes are worth their start-up from here on.
 PARALLEL_FROM_BYTES = 200 << 20

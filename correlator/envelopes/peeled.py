@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from correlator.envelopes.layouts import Layout
 from correlator.events import Severity
-from correlator.layouts import Layout
 from correlator.timestamps import SECOND, Clock, Stamp
 
 

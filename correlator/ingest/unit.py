@@ -11,19 +11,20 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from correlator.blocks import BlockLines, LineIndex
-from correlator.candidates import CandidateScan
-from correlator.envelopes import FileContext, Peeled, peel
-from correlator.error_words import WORDS, error_severity
+from correlator.envelopes.peel import peel
+from correlator.envelopes.peeled import FileContext, Peeled
 from correlator.events import Found
-from correlator.last_signs import label_of
-from correlator.matching import Entry, Matcher
-from correlator.rows import Row, fill
+from correlator.ingest.blocks import BlockLines, LineIndex
+from correlator.ingest.candidates import CandidateScan
+from correlator.ingest.error_words import WORDS, error_severity
+from correlator.ingest.last_signs import label_of
+from correlator.ingest.matching import Entry, Matcher
+from correlator.ingest.rows import Row, fill
+from correlator.ingest.windows import MAX_LINE, Window
+from correlator.ingest.work import Limits, Unit, UnitResult
+from correlator.ingest.writers import WriterTrace, writer_key
 from correlator.scan import build_engine
 from correlator.timestamps import SECOND
-from correlator.windows import MAX_LINE, Window
-from correlator.work import Limits, Unit, UnitResult
-from correlator.writers import WriterTrace, writer_key
 
 #: Lines of the same writer looked through, backwards, for the time of a line without one; and lines of all writers.
 LOOK_BACK_LINES = 50
@@ -201,7 +202,7 @@ class UnitReader:
                     continue
                 self._taken.add(offset)
                 self._emit(entry, start, end, p, fields)
-            elif offset in self._covered[entry.number] or not self._try_block(entry, start, end):
+            elif offset not in self._covered[entry.number] and not self._try_block(entry, start, end):
                 continue
             done = entry.parser
             progress = progress or entry.pattern.sparse

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from correlator.discovery import SourceFile
-from correlator.events import Pattern
-from correlator.file_context import (
+from correlator.envelopes.file_context import (
     JobContext,
     RankTags,
     collect_rank_tags,
@@ -16,9 +15,10 @@ from correlator.file_context import (
     file_clock,
     sample_lines,
 )
+from correlator.events import Pattern
+from correlator.ingest.work import Limits, Unit
 from correlator.reading import iter_bytes
 from correlator.timestamps import Clock, dated_stamps_ns
-from correlator.work import Limits, Unit
 
 #: Own bytes of one work unit of a large file.
 UNIT_BYTES = 32 << 20
