@@ -93,7 +93,7 @@ def _read_description(lines: Sequence[str]) -> list[Found]:
                 fields[key] = detail["text"].strip()
                 index += 1
             if fields.get("reason") != "Completed":
-                found.append(Found(first, index, fields))
+                found.append(Found(first, index, fields, body="\n".join(lines[first : index + 1])))
         elif pod and index and not line.strip() and not found and index > 3:
             break
         index += 1

@@ -114,7 +114,7 @@ PARSER = Parser(
         Pattern(  # Ray Train's table of its workers
             event="ray.worker_rank",
             literals=(" world_rank=",),
-            regex=r"pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local_rank>\d+)",
+            regex=r"ip=(?P<node>[\d.]+), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local_rank>\d+)",
             severity="info",
             sample="- (node_id=0a1b2c, ip=10.0.0.18, pid=4711) world_rank=3, local_rank=1, node_rank=1",
         ),

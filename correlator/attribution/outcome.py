@@ -38,7 +38,9 @@ def outcome_of(facts: Facts, findings: Sequence[Finding]) -> Outcome:
 
 def completions(facts: Facts) -> list[Row]:
     """Rows that report the orderly end of the run: a closing line, an orderly stop, or the last step of all."""
-    ends = facts.events("trainer.completed", "trainer.stopped", "megatron.exit")
+    ends = facts.events("trainer.completed", "trainer.stopped")
+    # Saving and leaving on a signal is an orderly stop, but somebody stopped the job.
+    ends += [r for r in facts.events("megatron.exit") if "SIGTERM" not in r.body]
     ends += [r for r in facts.events("shell.exit_status") if r.exit_code == 0]
     for row in facts.progress:
         total = row.attr("total")

@@ -6,6 +6,7 @@ probabilities: they only order findings of one kind of trust.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -132,17 +133,23 @@ def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
         failed = [r for r in here if any(e.code == 1 for e in facts.exits[r])]
         first = [r for r in failed if any(e.row.attr("is_root") == "true" for e in facts.exits[r])]
         copies = sum(row.count for row in rows if row.emitter == "python")
-        devices = {row.gpu for row in rows if row.gpu}
+        devices = {row.gpu or int(n) for row in rows for n in _DEVICE.findall(row.body)[:1] or ["0"]} - {0}
         if everyone and copies >= len(everyone):
             found += everyone
         elif len(failed) <= max(copies, 1):
             found += failed
         elif copies == 1 and len(first) == 1:
             found += first
+        faulty = {r.rank for r in facts.events("kernel.xid") if r.rank is not None and (node is None or r.node in (node, None))}
+        if not found and len(faulty) == 1 and any("CUDA" in row.body or row.emitter == "cuda" for row in rows):
+            found += [r for r in faulty if r is not None]
         if not found and len(devices) == 1 and max(devices) < len(everyone):
             # A device number above 0 means that the process sees all devices of its node, so it is the local rank.
             found += [everyone[max(devices)]]
     return found
+
+
+_DEVICE = re.compile(r"\bGPU (\d+)\b")
 
 
 def _kind(incident: Incident) -> str:
@@ -176,9 +183,9 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         )
     elif not ranks:
         scope = "none"
-    pids = {i.rows[0].pid for i in incidents if i.ranks}
+    pids = {i.rows[0].pid for i in incidents if i.ranks} | {None}
     unknown = [i for i in incidents if not i.ranks and i.event.startswith(("python.", "cpp.", "c10d."))]
-    if scope == "rank" and pids and {i.rows[0].pid for i in unknown} - pids:
+    if scope == "rank" and len(pids) > 1 and {i.rows[0].pid for i in unknown} - pids:
         # Other processes report the same and are not identified, so this one cannot be singled out.
         scope, ranks = "ranks", []
     merged = Incident(

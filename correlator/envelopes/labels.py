@@ -13,7 +13,7 @@ _STERN = re.compile(r"([\w.-]+) ([\w.-]+) ")
 # [pod/llm-worker-3/pytorch] text
 _KUBECTL = re.compile(r"\[pod/([\w.-]+)/([\w.-]+)\] ")
 # [1,37]<stderr>:text · [prterun-node1-77@1,37]<stderr>: text · [ns,37][node1:4711]<stderr>: text
-MPI_TAG = re.compile(r"\[([\w.@-]+),(\d+)\](?:\[([\w.-]+):(\d+)\])?<(stdout|stderr|stddiag)>: ?")
+MPI_TAG = re.compile(r"\[([\w.@-]+),(\d+)\](?:\[([\w.-]+):(\d+)\])?<(stdout|stderr|stddiag)>:")
 MPI_STAMP = re.compile(r"<(stdout|stderr|stddiag)>: ?")
 # nid003871:0 out: text
 _HOST_SLOT = re.compile(r"([A-Za-z][\w.-]*\d[\w.-]*):(\d{1,4}) (out|err): ?")
@@ -85,7 +85,9 @@ def mpi(text: str, p: Peeled, ctx: FileContext) -> str | None:
     if match[3]:
         p.node, p.pid = match[3], int(match[4])
     p.stream = "stdout" if match[5] == "stdout" else "stderr"
-    return text[match.end() :]
+    rest = text[match.end() :]
+    # Open MPI 5 adds a space of its own; version 4, whose job is a bare number, does not.
+    return rest[1:] if rest.startswith(" ") and not match[1].isdigit() else rest
 
 
 _TEE = re.compile(r"\[([A-Za-z_]+?)(\d{1,5})\]:")

@@ -18,6 +18,8 @@ _NOT_A_NODE = re.compile(
     r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|run[-_]?\d+|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.?e\d+|"
     r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*|gpt\d)$"
 )
+#: A launcher's folder for one run: its id and eight characters drawn at random, which may look like anything.
+_RUN_FOLDER = re.compile(r"(?:none|\d+)_[a-z0-9_]{8}$")
 _LOOKS_LIKE_A_NODE = re.compile(r"^[a-z][a-z0-9]*(?:[-_.]?[a-z0-9]+)*$", re.IGNORECASE)
 
 
@@ -47,8 +49,11 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
     known.update(w.node for w in ingested.writers if w.node)
     by_label: dict[tuple[str, object], set[str]] = defaultdict(set)
     by_file: dict[str, set[str]] = defaultdict(set)
+    numbered = {f.name: f.claims.task for f in ingested.files}
     labelled = {
-        w.file for w in ingested.writers if w.task is not None or w.pod or (w.node and w.node_basis == "envelope")
+        w.file
+        for w in ingested.writers
+        if w.pod or (w.task is not None and w.task != numbered[w.file]) or (w.node and w.node_basis == "envelope")
     }
     for writer in ingested.writers:
         writer.node = writer.node or (short_name(writer.pod) if writer.pod else None)
@@ -123,7 +128,7 @@ def _nodes_from_paths(
         if hits:
             found[summary.name] = hits[-1]
         elif not by_file.get(summary.name):
-            rest.append((summary.name, parts))
+            rest.append((summary.name, _parts(_components(summary.name))))
     # No line anywhere confirms these names, so only host-like ones count: where siblings differ, where they look like a
     # known host, or where a folder gathers several files.
     families: dict[tuple[tuple[int, int], str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -134,17 +139,34 @@ def _nodes_from_paths(
                 families[slot, shape][token].append(name)
     shapes = {_host_shape(short_name(n)) for n in found.values()}
     for (_, shape), members in sorted(families.items()):
-        folder = all(f"{token}/" in name for token, names in members.items() for name in names)
+        folder = all(f"/{token}/" in f"/{name}" for token, names in members.items() for name in names)
         if len(members) > 1 or shape in shapes or (folder and any(len(names) > 1 for names in members.values())):
             for token, names in sorted(members.items()):
                 for name in names:
                     found.setdefault(name, token)
+    hosts = set(found.values())
+    for name, parts in rest:
+        hits = [t for _, t in parts if t in hosts]
+        if hits:
+            found.setdefault(name, hits[-1])
     return found
+
+
+def _components(name: str) -> list[str]:
+    """Folders of a path, and the file's name without its endings."""
+    *folders, last = name.split("/")
+    return [*folders, re.sub(r"(?:\.(?:log|out|err|txt|gz|zst|xz|bz2|journal|dmesg|syslog|jsonl?))+$", "", last)]
 
 
 def _parts(tokens: Sequence[str]) -> list[tuple[tuple[int, int], str]]:
     """Path components and what dots separate in them, each with its place."""
-    return [((depth, i), part) for depth, t in enumerate(tokens) for i, part in enumerate(t.split(".")) if part]
+    drawn = {piece for t in tokens if _RUN_FOLDER.match(t) for piece in t.split("_")}
+    return [
+        ((depth, i), part)
+        for depth, t in enumerate(tokens)
+        for i, part in enumerate(t.split("."))
+        if part and t not in drawn
+    ]
 
 
 def _host_shape(token: str) -> str | None:

@@ -163,6 +163,8 @@ def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]
                 ranks = [int(x) for x in re.findall(r"\d+", listed)]
                 if ranks and "global_rank" in row.body and host.lower() not in LOCAL_NAMES:
                     votes[short_name(host)][min(ranks)] += 3
+                    locals_seen.update(range(len(ranks)))
+                    top.ranks.update({r: Rank(r) for r in ranks if r not in top.ranks})
     for node, count in votes.items():
         (base, _), *others = count.most_common()
         top.base_of_node[node] = base

@@ -10,6 +10,10 @@ from correlator.ingest import Writer
 from correlator.records import Row
 from correlator.topology.model import Rank, Topology
 
+#: Events that state a rank with its process id.
+_PROCESS_EVENTS = ("ray.worker_rank", "vllm.parallel_rank", "slurm.process")
+#: Attributes in which launchers and schedulers state the number of nodes.
+_NODE_COUNTS = ("group_world_size", "nnodes", "NNODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 #: Events whose bus id may be a switch, a bridge or an adapter.
 _OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
 
@@ -24,6 +28,7 @@ def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
             "torchrun.report_entry",
             "deepspeed.spawned",
             "composer.rank_crashed",
+            *_PROCESS_EVENTS,
         ):
             if rank is None and row.local_rank is not None and row.event != "composer.rank_crashed":
                 base = top.base_of_node.get(row.node) if row.node else (0 if len(top.collected_nodes) <= 1 else None)
@@ -83,7 +88,7 @@ def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
         trust = min(t for t, _, _ in sources)
         top.world_size, top.world_size_basis = max((v, b) for t, b, v in sources if t == trust)
     seen = {r.rank for r in rows if r.rank is not None} | set(top.ranks)
-    seen |= {n for r in rows if r.event == "c10d.barrier_missing" for n in expand_ranges(r.attr("missing_ranks"))}
+    seen |= {n for r in rows for n in expand_ranges(r.attr("missing_ranks"))}
     if seen and (top.world_size is None or max(seen) >= top.world_size):
         if top.world_size is not None and top.world_size_basis != "":
             top.contradictions.append(f"world size {top.world_size} is stated, but rank {max(seen)} speaks")
@@ -121,13 +126,25 @@ def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -
             known = top.ranks.setdefault(row.rank, Rank(row.rank))
             known.node = known.node or row.node
             known.heard = known.heard or row.rank_basis == "envelope"
-    if len(top.nodes) == 1:
+    if len(top.nodes) == 1 and not _has_other_nodes(top, rows):
         for known in top.ranks.values():
             known.node = known.node or top.nodes[0]
     _nodes_between_neighbours(top)
     for known in top.ranks.values():
         known.collected = known.collected or (known.node in top.collected_nodes)
     _gpus_by_bus_order(top, rows)
+
+
+def _has_other_nodes(top: Topology, rows: Sequence[Row]) -> bool:
+    """Whether the job has more nodes than the one that is named: ranks that nothing places may be on those.
+
+    That holds where a launcher states so, where the node does not begin with rank 0, and where only the scheduler's
+    lines about the ends of single tasks name the node.
+    """
+    counts = [r.attr(name) for r in rows for name in _NODE_COUNTS]
+    if top.base_of_node.get(top.nodes[0], 0) or any(c.isdigit() and int(c) > 1 for c in counts):
+        return True
+    return not top.collected_nodes and all(r.event == "slurm.task_exit" for r in rows if r.node == top.nodes[0])
 
 
 def _nodes_between_neighbours(top: Topology) -> None:
