@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 #: Bytes looked at to decide what a file is.
 SNIFF_BYTES = 8192
@@ -111,11 +111,48 @@ def open_stream(path: Path, compression: str | None) -> IO[bytes]:
     if compression == "xz":
         return cast("IO[bytes]", lzma.open(path, "rb"))
     if compression == "zst":
+        return cast("IO[bytes]", io.BufferedReader(_ZstdStream(path)))
+    return path.open("rb", buffering=0)
+
+
+class _ZstdStream(io.RawIOBase):
+    """The frames of a .zst file, one after the other. The library's own reader passes over a missing end in silence."""
+
+    def __init__(self, path: Path) -> None:
+        self._source = path.open("rb")
+        self._frame: Any = None
+        self._ready = b""
+
+    def readable(self) -> bool:
+        """Always true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with decompressed bytes; raises EOFError where the file ends inside a frame."""
         import zstandard
 
-        stream = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
-        return cast("IO[bytes]", stream)
-    return path.open("rb", buffering=0)
+        while not self._ready:
+            piece = self._source.read(1 << 16)
+            if not piece:
+                if self._frame is not None:
+                    raise EOFError("the file ends inside a compressed frame")
+                return 0
+            while piece:
+                if self._frame is None:
+                    self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._ready += self._frame.decompress(piece)
+                piece = b""
+                if self._frame.eof:
+                    piece, self._frame = self._frame.unused_data, None
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+        super().close()
 
 
 def read_head(path: Path, compression: str | None, size: int = SNIFF_BYTES) -> bytes:
@@ -170,20 +207,3 @@ def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         yield decoder.decode(piece).encode("utf-8", errors="replace")
     yield decoder.decode(b"", final=True).encode("utf-8", errors="replace")
-
-
-class Tail(io.BytesIO):
-    """Keeps the last ``size`` bytes of what is written to it."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-        self._kept = b""
-
-    def add(self, piece: bytes) -> None:
-        """Append a piece."""
-        self._kept = (self._kept + piece)[-self.size :]
-
-    def bytes(self) -> bytes:
-        """The last bytes."""
-        return self._kept

@@ -7,7 +7,7 @@ stack: the innermost line of the program itself, and the collective that it call
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -119,7 +119,7 @@ def wait_graph(facts: Facts, places: dict[int, Stand]) -> nx.DiGraph:
     return graph
 
 
-def deviants(facts: Facts, places: dict[int, Stand], among: Iterable[int]) -> list[int]:
+def deviants(facts: Facts, places: dict[int, Stand], among: Collection[int]) -> list[int]:
     """The ranks of a waiting cycle that stand where no sister stands: alone at their site, against a majority.
 
     Sisters are the ranks of the same pipeline stage, which run the same program lines. Of several such ranks, those
@@ -140,7 +140,15 @@ def deviants(facts: Facts, places: dict[int, Stand], among: Iterable[int]) -> li
         others = [places[r].site for r in sisters if r != rank and r in places]
         majority = max((others.count(s) for s in set(others)), default=0)
         scores[rank] = (majority, missing)
-    if not scores:
-        return []
-    best = max(scores.values())
-    return sorted(r for r, s in scores.items() if s == best)
+    best = max(scores.values(), default=None)
+    lone = sorted(r for r, score in scores.items() if score == best)
+    return lone if len(lone) == 1 else _left_its_group(facts, places, among) or lone
+
+
+def _left_its_group(facts: Facts, places: dict[int, Stand], among: Iterable[int]) -> list[int]:
+    """The one rank of a cycle that stands in a call of more ranks than all others: it went on and left its group behind."""
+    grid, everyone = facts.topology.grid, facts.expected_ranks()
+    sizes = {r: len(members(places[r], grid, everyone) or ()) for r in among if r in places}
+    widest = max(sizes.values(), default=0)
+    ahead = sorted(r for r, size in sizes.items() if size == widest)
+    return ahead if len(ahead) == 1 else []

@@ -144,7 +144,8 @@ def _has_other_nodes(top: Topology, rows: Sequence[Row]) -> bool:
     counts = [r.attr(name) for r in rows for name in _NODE_COUNTS]
     if top.base_of_node.get(top.nodes[0], 0) or any(c.isdigit() and int(c) > 1 for c in counts):
         return True
-    return not top.collected_nodes and all(r.event == "slurm.task_exit" for r in rows if r.node == top.nodes[0])
+    about = [r for r in rows if r.node == top.nodes[0]]
+    return bool(about) and all(r.event == "slurm.task_exit" or r.node_basis == "label" for r in about)
 
 
 def _nodes_between_neighbours(top: Topology) -> None:

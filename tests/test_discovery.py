@@ -1,0 +1,230 @@
+"""Which files are read, which are left out and why, and what their names claim."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import pickle
+import socket
+import zipfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from correlator.discovery import discover, path_claims
+from correlator.errors import NothingReadable, UsageError
+from correlator.reading import DamagedArchive, binary_reason, iter_bytes
+
+LINE = b"[rank0]: hello from a log\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("none_2y2dpd45/attempt_1/3/stderr.log", {"attempt": 1, "local_rank": 3, "stream": "stderr", "rank": None}),
+        ("gpu-a017/none_x/attempt_0/0/error.json", {"attempt": 0, "local_rank": 0}),
+        ("rank_00012.log", {"rank": 12}),
+        ("rank12.log", {"rank": 12}),
+        ("pretrain_rank12.log", {"rank": 12}),
+        ("nemo_log_globalrank-9_localrank-1.txt", {"rank": 9, "local_rank": 1}),
+        ("rank9.stderr.txt", {"rank": 9, "stream": "stderr"}),
+        ("20240501074018_rank9.log", {"rank": 9}),
+        ("1/rank.9/stdout", {"rank": 9, "stream": "stdout"}),
+        ("nccl.gpu-a017.4711.log", {"node": "gpu-a017", "pid": 4711}),
+        ("nccl.gpu-a017.example.net.4711.log", {"node": "gpu-a017.example.net", "pid": 4711}),
+        ("llm-0_ml_pytorch-" + "0a" * 32 + ".log", {"node": "llm-0"}),
+        ("pods/ml_llm-worker-0_5f1c0d0e/pytorch/2.log", {"node": "llm-worker-0", "attempt": 2}),
+        ("llm-worker-1/pytorch/0.log", {"node": "llm-worker-1", "attempt": 0}),
+        ("proc2.log", {"rank": 2}),
+        ("40218853_0_log.err", {"task": 0, "stream": "stderr"}),
+        ("attempt3.log", {"attempt": 3, "rank": None}),
+        ("slurm-4242.out", {"task": None, "stream": "stdout"}),
+        ("node_rank_1.log", {"rank": None, "local_rank": None}),
+        ("group_rank_1.log", {"rank": None}),
+        ("frankfurt12.log", {"rank": None}),
+        ("train.log", {"rank": None, "node": None, "stream": None}),
+    ],
+)
+def test_claims_of_names(name: str, claims: dict[str, object]) -> None:
+    found = path_claims(name)
+    assert {key: getattr(found, key) for key in claims} == claims
+
+
+def test_everything_that_may_be_a_node_name_is_a_token() -> None:
+    assert {"gpu-a017", "node_00_a100-17", "a100-17"} <= set(path_claims("gpu-a017/node_00_a100-17.log").tokens)
+    assert "nvme.ip-10-0-0-7" in path_claims("nvme.ip-10-0-0-7.txt").tokens
+    assert "ip-10-0-0-7" in path_claims("nvme.ip-10-0-0-7.txt.gz").tokens
+
+
+def write(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(LINE)
+
+
+def tasks(folder: Path) -> dict[str, int | None]:
+    return {file.name: file.claims.task for file in discover([folder]).files}
+
+
+def test_siblings_that_count_from_zero_are_tasks(tmp_path: Path) -> None:
+    write(tmp_path, "slurm-77_0.out", "slurm-77_1.out", "slurm-77_0.err", "slurm-77_1.err", "run_1.log", "run_2.log", "x_0.log")
+    assert tasks(tmp_path) == {
+        "run_1.log": None,
+        "run_2.log": None,
+        "slurm-77_0.err": 0,
+        "slurm-77_0.out": 0,
+        "slurm-77_1.err": 1,
+        "slurm-77_1.out": 1,
+        "x_0.log": None,
+    }
+
+
+def test_nodes_and_workers_that_count_from_zero_are_not(tmp_path: Path) -> None:
+    write(tmp_path, "llm-worker-0.log", "llm-worker-1.log", "node-0.log", "node-1.log")
+    assert set(tasks(tmp_path).values()) == {None}
+
+
+def test_the_walk(tmp_path: Path) -> None:
+    write(tmp_path, "b/one.log", "a.log", "empty.txt")
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "b" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "again.log").symlink_to(tmp_path / "a.log")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "script.py").write_text("raise RuntimeError('NCCL WARN')\n")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    found = discover([tmp_path])
+    assert [file.name for file in found.files] == ["a.log", "b/one.log", "empty.txt"]
+    assert all(file.path.is_absolute() and file.mtime_ns > 0 for file in found.files)
+    assert {skip.name: skip.why for skip in found.skipped} == {
+        "again.log": "the same file under another name",
+        "b/loop": "a link to a folder that is read anyway",
+        "dangling": "a link that leads nowhere",
+        "pipe": "a pipe",
+        "script.py": "program code, not a log",
+        "tokenizer.json": "a model's own file, not a log",
+    }
+
+
+def test_a_socket_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a.log")
+    monkeypatch.chdir(tmp_path)  # socket names are short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("s")
+        assert [(skip.name, skip.why) for skip in discover([tmp_path]).skipped] == [("s", "a socket")]
+
+
+def test_checkpoints_and_other_binaries_are_skipped(tmp_path: Path) -> None:
+    write(tmp_path, "a.log")
+    with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+        archive.writestr("data.pkl", b"x" * 100)
+    (tmp_path / "old.pt").write_bytes(pickle.dumps({"w": list(range(99))}, protocol=2))
+    (tmp_path / "w.safetensors").write_bytes(b"\x40\x00\x00\x00\x00\x00\x00\x00" + b'{"w":{"dtype":"BF16"}}'.ljust(64) + b"\x00" * 99)
+    (tmp_path / "core.4711").write_bytes(b"\x7fELF" + bytes(200))
+    (tmp_path / "weights.bin").write_bytes(bytes(range(256)) * 40)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100))
+    (tmp_path / "logs.tar").write_bytes(b"a.log".ljust(257, b"\x00") + b"ustar\x0000".ljust(255, b"\x00"))
+    found = discover([tmp_path])
+    assert [file.name for file in found.files] == ["a.log"]
+    assert {skip.name for skip in found.skipped} == {
+        "a.parquet", "core.4711", "logs.tar", "model.pt", "old.pt", "w.safetensors", "weights.bin",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x00" * 5000 + LINE,
+        LINE + b"\x00" * 5000,
+        LINE + b"\x00\x00\x00\x00" + LINE,
+        b"",
+        LINE + b"\xff\xfe\xe2\x28" + LINE,
+        "Epoch 0: 100%|██████████| 24/24 [00:02<00:00]\r".encode() * 50,
+        "日本語のログ\n".encode() * 40,
+        b"\xff\xfe" + "hello\n".encode("utf-16-le"),
+        b"\x1b[31mred\x1b[0m\n" * 30,
+        b"caf\xe9 latin-1 text\n" * 30,
+    ],
+)
+def test_what_looks_odd_but_is_text(content: bytes) -> None:
+    assert binary_reason(content) is None
+
+
+COMPRESS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_compression_is_told_by_content(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "rank3.log").write_bytes(COMPRESS[kind](LINE * 10))
+    (file,) = discover([tmp_path]).files
+    assert (file.compression, file.claims.rank, file.streamed) == (kind, 3, True)
+    assert b"".join(iter_bytes(file.path, file.compression)) == LINE * 10
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_a_damaged_archive_gives_what_it_can(tmp_path: Path, kind: str) -> None:
+    content = b"".join(b"line %d %s\n" % (i, os.urandom(40).hex().encode()) for i in range(20_000))
+    packed = COMPRESS[kind](content)
+    path = tmp_path / "a.log"
+    path.write_bytes(packed[: len(packed) * 3 // 4])
+    got = b""
+    with pytest.raises(DamagedArchive):
+        for piece in iter_bytes(path, kind):
+            got += piece
+    assert content.startswith(got)
+    assert len(got) > len(content) // 3
+    assert b"".join(iter_bytes(path, kind, damage_is_error=False)) == got
+
+
+def test_packed_binaries_are_skipped_too(tmp_path: Path) -> None:
+    write(tmp_path, "a.log")
+    (tmp_path / "w.bin.gz").write_bytes(gzip.compress(bytes(range(256)) * 40))
+    assert [skip.why for skip in discover([tmp_path]).skipped] == ["binary data"]
+
+
+def test_one_file_and_several_folders(tmp_path: Path) -> None:
+    write(tmp_path, "n1/a.log", "n2/a.log")
+    assert [file.name for file in discover([tmp_path / "n1" / "a.log"]).files] == ["a.log"]
+    assert [file.name for file in discover([tmp_path / "n1", tmp_path / "n2"]).files] == ["n1/a.log", "n2/a.log"]
+
+
+def test_a_name_that_is_no_text_can_still_be_reported(tmp_path: Path) -> None:
+    write(tmp_path, "a.log")
+    os.close(os.open(os.fsencode(tmp_path) + b"/bad\xff.log", os.O_CREAT | os.O_WRONLY))
+    names = [file.name for file in discover([tmp_path]).files]
+    assert names == ["a.log", "bad\ufffd.log"]
+    assert all(name.encode() for name in names)
+
+
+def test_errors_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        discover([tmp_path / "missing"])
+    with pytest.raises(UsageError, match="no path given"):
+        discover([])
+    with pytest.raises(NothingReadable, match="no readable log in"):
+        discover([tmp_path])
+    (tmp_path / "m.pt").write_bytes(b"\x80\x02}q\x00.")
+    with pytest.raises(NothingReadable, match=r"m\.pt: a Python pickle"):
+        discover([tmp_path])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a.log", "secret.log", "closed/b.log")
+    (tmp_path / "secret.log").chmod(0)
+    (tmp_path / "closed").chmod(0)
+    found = discover([tmp_path])
+    (tmp_path / "closed").chmod(0o700)
+    assert {skip.name: skip.why for skip in found.skipped} == {
+        "closed": "no permission to read the folder",
+        "secret.log": "no permission to read the file",
+    }
