@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 import networkx as nx
@@ -166,7 +167,7 @@ def solve(clocks: Clocks, nodes: Sequence[str], anchors: Sequence[Anchor]) -> No
             nearest = round(offset / _ZONE_STEP) * _ZONE_STEP
             if nearest and abs(offset - nearest) <= _ZONE_SLACK:
                 clocks.warnings.append(
-                    f"{node} is off by {nearest / 3.6e12:+.1f} h: its stamps are in another time zone, not a clock error"
+                    f"{node} is off by {nearest / 3.6e12:+.1f} h: its stamps are in another time zone"
                 )
         else:
             clocks.nodes[node] = NodeClock(node, None, None, "no anchor")
@@ -179,7 +180,7 @@ def _constrain(graph: nx.DiGraph, start: str, end: str, weight: int) -> None:
 
 def _least_trusted(graph: nx.DiGraph, kept: Sequence[Anchor]) -> Anchor:
     cycle = nx.find_negative_cycle(graph, next(n for n in graph if _on_negative_cycle(graph, n)))
-    on_cycle = set(zip(cycle, cycle[1:], strict=False))
+    on_cycle = set(pairwise(cycle))
     involved = [a for a in kept if (a.a, a.b) in on_cycle or (a.b, a.a) in on_cycle]
     order: Callable[[Anchor], tuple[int, int, str, str]] = lambda a: (_TRUST[a.kind], a.samples, a.a, a.b)  # noqa: E731
     return min(involved or kept, key=order)

@@ -278,12 +278,11 @@ def _classify(
     recoded = False
     if reason is None and status.st_size:
         try:
-            head = read_head(path, None, 512)
+            with path.open("rb", buffering=0) as stream:
+                head = stream.read(SNIFF_BYTES)
             compression = compression_of(head)
-            if compression or len(head) == 512:
-                head = read_head(path, compression, SNIFF_BYTES)
-            recoded = utf16_of(head) is not None if compression is None else False
-            reason = binary_reason(head)
+            recoded = utf16_of(head) is not None
+            reason = binary_reason(read_head(path, compression) if compression else head)
         except OSError as error:
             reason = _os_reason(error, "file")
     if reason is not None:

@@ -25,7 +25,7 @@ _ARGUMENT_NAMES = {
 
 @dataclass(frozen=True)
 class Grid:
-    """Sizes of the dense dimensions (``ep`` is carried for the report; it divides ``dp`` and has no axis of its own)."""
+    """Sizes of the dense dimensions (``ep`` is carried for the report; it has no axis of its own)."""
 
     tp: int = 1
     cp: int = 1

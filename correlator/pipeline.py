@@ -162,9 +162,6 @@ def _filled_in(table: pa.Table, rows: list[Row]) -> pa.Table:
         values = [getattr(row, name) for row in rows]
         at = table.schema.get_field_index(name)
         field = table.schema.field(at)
-        if name == "time":
-            column = pa.array(values, pa.int64()).cast(field.type)
-        else:
-            column = pa.array(values, field.type)
+        column = pa.array(values, pa.int64()).cast(field.type) if name == "time" else pa.array(values, field.type)
         table = table.set_column(at, field, column)
     return table

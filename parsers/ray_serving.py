@@ -108,7 +108,8 @@ PARSER = Parser(
         Pattern(
             event="vllm.worker_died",
             literals=(" died unexpectedly, shutting down executor",),
-            regex=r"(?:Worker proc (?P<worker>\w+?-(?P<missing_ranks>\d+)|\S+)|RayWorkerProc rank=\[?(?P<rank>\d+)[\d, ]*\]?) died unexpectedly",
+            regex=r"(?:Worker proc (?P<worker>\w+?-(?P<missing_ranks>\d+)|\S+)|"
+            r"RayWorkerProc rank=\[?(?P<rank>\d+)[\d, ]*\]?) died unexpectedly",
             sample="Worker proc VllmWorker-1 died unexpectedly, shutting down executor.",
         ),
         Pattern(  # Ray Train's table of its workers

@@ -54,7 +54,8 @@ PARSER = Parser(
         Pattern(
             event="shell.exit_status",
             literals=("exit status ", "exit code ", "exit code: ", "exit=", "exit 0"),
-            regex=r"(?i)^(?:\+ )?(?:[\w ./-]{0,60} )?exit(?:ed)?(?: with)?(?: status| code)?[ =:]+(?P<exit_code>\d{1,3})\s*$",
+            regex=r"(?i)^(?:\+ )?(?:[\w ./-]{0,60} )?"
+            r"exit(?:ed)?(?: with)?(?: status| code)?[ =:]+(?P<exit_code>\d{1,3})\s*$",
             sample="mpirun exit status 0",
             not_samples=("srun: error: node012: task 3: Exited with exit code 1", "echo exit=0 >> marker"),
             severity="info",

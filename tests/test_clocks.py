@@ -12,9 +12,20 @@ START = 1_700_000_000 * SECOND
 
 def iteration(node, step, at_ns):
     return Row(
-        0, "megatron.iteration", "info", "", f"{node}.log", step, step * 100, node,
-        timestamp=at_ns, timestamp_basis="printed", timestamp_resolution_ns=1000, node=node, step=step,
-    )  # fmt: skip
+        0,
+        "megatron.iteration",
+        "info",
+        "",
+        f"{node}.log",
+        step,
+        step * 100,
+        node,
+        timestamp=at_ns,
+        timestamp_basis="printed",
+        timestamp_resolution_ns=1000,
+        node=node,
+        step=step,
+    )
 
 
 @given(

@@ -20,8 +20,10 @@ def confidence(ranked: Sequence[Ranked]) -> float:
     best = ranked[0]
     value = best.finding.strength + _AGREEMENT * min(best.agreeing, 2)
     rivals = [
-        r for r in ranked[1:]
-        if r.score > best.score - _CLOSE and set(r.finding.incident.ranks) != set(best.finding.incident.ranks)
+        r
+        for r in ranked[1:]
+        if r.score > best.score - _CLOSE
+        and set(r.finding.incident.ranks) != set(best.finding.incident.ranks)
         and r.finding.trust in ("outside", "local", "protocol", "exit")
-    ]  # fmt: skip
+    ]
     return round(max(0.05, min(_MOST, value - _RIVAL * min(len(rivals), 2))), 2)

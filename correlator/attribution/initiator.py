@@ -9,8 +9,15 @@ from correlator.cascade.model import SECOND, Facts, Finding, before_in_stream, c
 
 #: What the kind of evidence adds to a finding's strength when findings compete.
 _TRUST_BONUS = {
-    "outside": 0.25, "local": 0.22, "protocol": 0.15, "exit": 0.12, "silence": 0.08, "accusation": 0.0, "shape": -0.1, "weak": -0.3,
-}  # fmt: skip
+    "outside": 0.25,
+    "local": 0.22,
+    "protocol": 0.15,
+    "exit": 0.12,
+    "silence": 0.08,
+    "accusation": 0.0,
+    "shape": -0.1,
+    "weak": -0.3,
+}
 #: Taken off a direct cause that lies certainly after the stall began: it cannot have set it off.
 _TOO_LATE = 0.35
 #: Taken off what happened in a restarted attempt when an earlier attempt already failed.
@@ -47,16 +54,19 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
         if finding.incident.attempt > min((f.incident.attempt for f in findings), default=0):
             score -= _LATER_ATTEMPT
         agreeing = sum(
-            1 for other in findings
-            if other.rule != finding.rule and other.incident.ranks and set(other.incident.ranks) == set(finding.incident.ranks)
-        )  # fmt: skip
+            1
+            for other in findings
+            if other.rule != finding.rule
+            and other.incident.ranks
+            and set(other.incident.ranks) == set(finding.incident.ranks)
+        )
         ranked.append(Ranked(finding, score + 0.04 * agreeing, agreeing))
     ranked.sort(key=lambda r: (-r.score, r.finding.incident.time or 0, r.finding.rule, r.finding.incident.id))
     return _earlier_first(ranked)
 
 
 def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
-    """Moves a direct cause to the front if it lies certainly before the leading one, or says what became of its rank."""
+    """Moves a direct cause to the front if it certainly lies before the leading one, or says what its rank died of."""
     if not ranked:
         return ranked
     lead = ranked[0]
@@ -110,7 +120,7 @@ def _with_rank_from_others(facts: Facts, finding: Finding, findings: Sequence[Fi
 
 
 def stall_began(facts: Facts) -> tuple[int, int] | None:
-    """When the first waiter began to wait (earliest, latest), in ns: time of its time-out minus how long it ran (M11)."""
+    """When the first waiter began to wait (earliest, latest), in ns: its time-out minus how long it ran (M11)."""
     starts = []
     for row in facts.events("c10d.watchdog_timeout"):
         when = interval(row.time, row.time_bound_ns)

@@ -10,9 +10,17 @@ from correlator.records import Row, moment
 
 #: The framework that an emitter's lines give away, in the order in which they are believed.
 _FRAMEWORKS = (
-    ("megatron", "Megatron-LM"), ("deepspeed", "DeepSpeed"), ("lightning", "Lightning"), ("composer", "Composer"),
-    ("jax", "JAX"), ("ray", "Ray"), ("vllm", "vLLM"), ("sglang", "SGLang"), ("horovod", "Horovod"), ("accelerate", "Accelerate"),
-)  # fmt: skip
+    ("megatron", "Megatron-LM"),
+    ("deepspeed", "DeepSpeed"),
+    ("lightning", "Lightning"),
+    ("composer", "Composer"),
+    ("jax", "JAX"),
+    ("ray", "Ray"),
+    ("vllm", "vLLM"),
+    ("sglang", "SGLang"),
+    ("horovod", "Horovod"),
+    ("accelerate", "Accelerate"),
+)
 
 
 def describe_job(facts: Facts) -> Job:
@@ -21,7 +29,8 @@ def describe_job(facts: Facts) -> Job:
     emitters = Counter(r.emitter for r in (*facts.rows, *facts.progress))
     times = [r.time for r in (*facts.rows, *facts.progress) if r.time is not None and _of_the_job(r)]
     sizes = top.grid
-    versions = {"nccl": r.attr("version") for r in facts.events("nccl.version") if r.attr("version")}
+    nccl = sorted({r.attr("version") for r in facts.events("nccl.version")} - {""})
+    versions = {"nccl": ", ".join(nccl)} if nccl else {}
     job_ids = [v for r in facts.rows for k in ("job", "job_id", "SLURM_JOB_ID") if (v := r.attr(k))]
     return Job(
         world_size=top.world_size,

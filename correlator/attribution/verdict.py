@@ -20,7 +20,7 @@ from correlator.diagnosis import (
     RuledOut,
     Verdict,
     Verify,
-)  # fmt: skip
+)
 from correlator.hostlist import fold_ranges
 from correlator.records import Row, moment
 from correlator.signatures import Signature
@@ -122,10 +122,13 @@ def _initiator(facts: Facts, chosen: Finding, raw: RawText) -> Initiator:
             bus = known.pci_bus_id
             gpus.append(
                 Gpu(
-                    known.node, known.gpu if known.gpu is not None else known.local_rank, bus,
-                    top.gpu_uuid.get((known.node, bus)) if bus else None, top.gpu_serial.get((known.node, bus)) if bus else None,
+                    known.node,
+                    known.gpu if known.gpu is not None else known.local_rank,
+                    bus,
+                    top.gpu_uuid.get((known.node, bus)) if bus else None,
+                    top.gpu_serial.get((known.node, bus)) if bus else None,
                 )
-            )  # fmt: skip
+            )
     if not gpus and row is not None and row.pci_bus_id:
         where = (row.node, row.pci_bus_id)
         gpus.append(Gpu(row.node, row.gpu, row.pci_bus_id, top.gpu_uuid.get(where), top.gpu_serial.get(where)))

@@ -15,16 +15,14 @@ from importlib.resources import files
 
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.protocol import finding_for
-from correlator.cascade.stands import Stand, members, stands, wait_graph
+from correlator.cascade.stands import stands, wait_graph
 from correlator.diagnosis import FailureClass
 from correlator.hostlist import fold_ranges
 from correlator.records import Row
-from correlator.topology.model import Rank, short_name
+from correlator.topology.model import Rank
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
-_PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")
-#: A host name; the addresses that c10d prints of its sockets may be garbage.
-_HOST_NAME = re.compile(r"^[A-Za-z][\w.-]*$")
+PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")
 _STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
 
 
@@ -55,7 +53,7 @@ def wave_kind(facts: Facts) -> str:
         text = row.signature or ""
         if row.event in _TIMEOUTS or (row.event == "python.exception" and re.search(r"time-?d?-?out", text)):
             counts["timeout"] += 1
-        elif row.event in _PEER_LOST or (
+        elif row.event in PEER_LOST or (
             row.event == "python.exception" and re.search(r"peer|reset|closed|remote", text)
         ):
             counts["peer lost"] += 1
@@ -88,11 +86,18 @@ def did_not_stop_on_sigterm(facts: Facts) -> Iterator[Finding]:
         return
     who = sorted(quiet)
     yield finding_for(
-        facts, "did not stop on SIGTERM", who, [r for rows in quiet.values() for r in rows], trust="silence",
-        strength=0.8 if len(who) == 1 else 0.55, what=f"Rank {fold_ranges(who)} hung and had to be killed", silent=True,
+        facts,
+        "did not stop on SIGTERM",
+        who,
+        [r for rows in quiet.values() for r in rows],
+        trust="silence",
+        strength=0.8 if len(who) == 1 else 0.55,
+        what=f"Rank {fold_ranges(who)} hung and had to be killed",
+        silent=True,
         why="it ignored SIGTERM until the launcher killed it, and printed no error while its peers did",
-        signature="rank-hang", control=_STACK_CONTROL,
-    )  # fmt: skip
+        signature="rank-hang",
+        control=_STACK_CONTROL,
+    )
 
 
 def silent_rank(facts: Facts) -> Iterator[Finding]:
@@ -124,11 +129,20 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
         else f"Rank {rank} is the only one without an error of its own"
     )
     yield finding_for(
-        facts, rule, [rank], rows, trust="silence", strength=strength + (0.08 if activity else 0), what=what, silent=True,
-        why=f"every other collected rank reports {'a time-out' if kind == 'timeout' else 'a lost peer'}; this one reports nothing",
-        class_=activity.class_ if activity else "unknown", subclass=activity.subclass if activity else None,
-        signature=activity.signature if activity else "rank-hang", control=_STACK_CONTROL,
-    )  # fmt: skip
+        facts,
+        rule,
+        [rank],
+        rows,
+        trust="silence",
+        strength=strength + (0.08 if activity else 0),
+        what=what,
+        silent=True,
+        why=f"all other collected ranks report {'a time-out' if kind == 'timeout' else 'a lost peer'}, this one nothing",
+        class_=activity.class_ if activity else "unknown",
+        subclass=activity.subclass if activity else None,
+        signature=activity.signature if activity else "rank-hang",
+        control=_STACK_CONTROL,
+    )
 
 
 def own_complaints(facts: Facts, rank: int) -> list[Row]:
@@ -169,7 +183,7 @@ def _last_line(facts: Facts, rank: Rank) -> Row | None:
 
 
 def node_without_last_word(facts: Facts) -> Iterator[Finding]:
-    """All launchers report how their workers ended but one node's, whose files just end: the node is gone (M10, M33)."""
+    """All launchers report their workers' ends but one node's, whose files just end: the node is gone (M10, M33)."""
     told = facts.nodes_with_epitaph
     top = facts.topology
     silent = sorted(n for n in top.collected_nodes if n not in told and top.ranks_on(n))
@@ -180,59 +194,25 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
     if len(gone) != 1 or facts.events("slurm.step_aborted"):
         return
     ranks = top.ranks_on(gone[0])
-    rows = [row for row in talkers.values()][:3] or facts.events("torchrun.worker_failed")[:2]
+    rows = list(talkers.values())[:3] or facts.events("torchrun.worker_failed")[:2]
     if not rows:
         return
     yield finding_for(
-        facts, "node without a last word", ranks, rows, trust="silence", strength=0.72,
-        what=f"Node {gone[0]} went away without a word", silent=True, class_="infrastructure", subclass="host",
+        facts,
+        "node without a last word",
+        ranks,
+        rows,
+        trust="silence",
+        strength=0.72,
+        what=f"Node {gone[0]} went away without a word",
+        silent=True,
+        class_="infrastructure",
+        subclass="host",
         why="neither its ranks nor its launcher printed anything when all other nodes reported lost peers",
-        signature="node-lost", scope="node",
-        control="The node's console or BMC log, and whether it answers now without a reboot, separate power loss from network loss.",
-    )  # fmt: skip
-
-
-def store_host_gone(facts: Facts) -> Iterator[Finding]:
-    """All other nodes lose the store at once and no worker says anything else: its host went first (lab notes, 2)."""
-    complaints = facts.events("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_timeout")
-    complaining = {r.node for r in complaints if r.node}
-    top = facts.topology
-    others = top.collected_nodes - complaining
-    hosts = {short_name(r.peer) for r in complaints if r.peer and _HOST_NAME.match(r.peer)} - top.collected_nodes
-    if len(hosts) == 1 and not others and not _own_errors(facts):
-        yield _store_host_not_collected(facts, hosts.pop(), complaints)
-        return
-    if len(complaining) < 1 or len(others) != 1 or _own_errors(facts):
-        return
-    host = next(iter(others))
-    ranks = top.ranks_on(host)
-    if 0 not in ranks:
-        return
-    quiet = host not in facts.nodes_with_epitaph
-    yield finding_for(
-        facts, "store host accused by all others", ranks, complaints[:3], trust="silence" if quiet else "accusation",
-        strength=0.68 if quiet else 0.5, what=f"Node {host}, which hosts the rendezvous store, is not reachable any more",
-        why="every other node's launcher lost the store on that node, and that node itself complains of nothing",
-        class_="infrastructure", subclass="host" if quiet else "fabric", silent=True,
-        signature="node-lost" if quiet else "link-down", scope="node",
-        control="Whether that node's own log goes on after the loss separates a dead node from a cut link.",
-    )  # fmt: skip
-
-
-def _own_errors(facts: Facts) -> bool:
-    return any(i.event == "python.exception" and i.role == "initiator" for i in facts.incidents)
-
-
-def _store_host_not_collected(facts: Facts, host: str, complaints: Sequence[Row]) -> Finding:
-    named = [r for r in complaints if r.peer]
-    finding = finding_for(
-        facts, "store host accused by all others", [], named[:3], trust="accusation", strength=0.5, scope="node", silent=True,
-        what=f"The store on {host} went away; its log was not collected", signature="node-lost",
-        why="all launchers and ranks that were collected lost their connection to the store on that host",
-        control=f"The log of {host} decides: it ended first, and why is written there.",
-    )  # fmt: skip
-    finding.incident.nodes = (host,)
-    return finding
+        signature="node-lost",
+        scope="node",
+        control="Whether the node answers now without a reboot, and its console log, separate power from network.",
+    )
 
 
 def silent_node(facts: Facts) -> Iterator[Finding]:
@@ -245,11 +225,19 @@ def silent_node(facts: Facts) -> Iterator[Finding]:
     host = silent[0]
     rows = [row for rank, row in sorted(talkers.items()) if top.node_of_rank(rank) != host]
     yield finding_for(
-        facts, "silent node", top.ranks_on(host), rows[:3], trust="silence", strength=0.62, scope="node", silent=True,
-        what=f"Node {host} fell silent before the others lost their peers", signature="node-lost",
+        facts,
+        "silent node",
+        top.ranks_on(host),
+        rows[:3],
+        trust="silence",
+        strength=0.62,
+        scope="node",
+        silent=True,
+        what=f"Node {host} fell silent before the others lost their peers",
+        signature="node-lost",
         why="ranks of all other nodes report lost peers; nothing on this node says anything",
         control="The kernel log and the console of that node say whether it died or was cut off.",
-    )  # fmt: skip
+    )
 
 
 def behind_in_steps(facts: Facts) -> Iterator[Finding]:
@@ -268,71 +256,18 @@ def behind_in_steps(facts: Facts) -> Iterator[Finding]:
         return
     waiters = [row for r, row in last.items() if r not in behind]
     yield finding_for(
-        facts, "behind in steps", behind, [*behind.values(), *waiters[:2]], trust="silence", strength=0.6, silent=True,
+        facts,
+        "behind in steps",
+        behind,
+        [*behind.values(), *waiters[:2]],
+        trust="silence",
+        strength=0.6,
+        silent=True,
         what=f"Rank {fold_ranges(sorted(behind))} stopped before step {furthest} that all others entered",
-        why="its last sign of life is a step behind that of every other process", signature="rank-hang", control=_STACK_CONTROL,
-    )  # fmt: skip
-
-
-def everybody_waits_in_company(facts: Facts) -> Iterator[Finding]:
-    """Ranks wait in calls that all their members entered: no rank is behind, so the transport is (M19)."""
-    places = stands(facts)
-    if len(places) < 3 or wave_kind(facts) != "timeout":
-        return
-    graph, top = wait_graph(facts, places), facts.topology
-    if any(other not in places for _, other in graph.edges):
-        return
-    stuck = sorted(r for r in places if not graph.out_degree(r) and stalled_across_nodes(facts, places[r]))
-    if len(stuck) < 2:
-        return
-    nodes = top.nodes_of(stuck)
-    ends = nodes if 2 <= len(nodes) < len(top.nodes) else []
-    finding = finding_for(
-        facts, "every group is complete", [r for n in ends for r in top.ranks_on(n)], [places[r].row for r in stuck][:3],
-        trust="shape", strength=0.5, scope="ranks" if ends else "none", silent=True, class_="infrastructure", subclass="fabric",
-        what=f"The network {'between ' + ' and '.join(ends) if ends else 'between the nodes'} stopped carrying data",
-        why="the ranks stand in the same calls as all their peers with work pending, so none of them is behind the others",
-        signature="link-down", control="Port counters and link events of the nodes at the start of the stall name the link.",
-    )  # fmt: skip
-    yield finding
-
-
-def stalled_across_nodes(facts: Facts, stand: Stand) -> bool:
-    """Whether the call a rank stands in needs ranks of another node."""
-    group = members(stand, facts.topology.grid, facts.expected_ranks()) or ()
-    return len(facts.topology.nodes_of(group)) > 1
-
-
-def late_comer(facts: Facts) -> Iterator[Finding]:
-    """In a wave of time-outs, the only one that finds its peers gone: it was late, the others had waited (lab notes, 2).
-
-    Who waits prints a time-out; who arrives after them finds closed connections. It must be one rank, or one whole node.
-    """
-    waited, found_gone = set(), {}
-    for row in facts.rows:
-        if row.rank is None or row.event != "python.exception":
-            continue
-        text = row.signature or ""
-        if "timeout" in text or "timed-out" in text:
-            waited.add(row.rank)
-        elif "peer" in text:
-            found_gone[row.rank] = row
-    late = sorted(set(found_gone) - waited)
-    top = facts.topology
-    nodes = [n for n in top.nodes_of(late) if set(top.ranks_on(n)) <= set(late)]
-    if len(waited) < 2 or not late or len(waited) < len(late):
-        return
-    if len(late) > 1 and len(nodes) == 1:
-        late = top.ranks_on(nodes[0])
-    elif len(late) != 1:
-        return
-    yield finding_for(
-        facts, "came after the others had given up", late, [found_gone[r] for r in late], trust="accusation",
-        strength=0.5, silent=True, scope="node" if len(late) > 1 else "rank", subclass="network" if len(late) > 1 else None,
-        what=f"Rank {fold_ranges(late)} was too slow for the time-out of its peers",
-        why="its peers timed out waiting; it alone found their connections closed when it arrived",
-        signature="straggler", control="Step times of that rank or node before the stall show whether it was slow or stopped.",
-    )  # fmt: skip
+        why="its last sign of life is a step behind that of every other process",
+        signature="rank-hang",
+        control=_STACK_CONTROL,
+    )
 
 
 def output_ended_early(facts: Facts) -> Iterator[Finding]:
@@ -351,35 +286,20 @@ def output_ended_early(facts: Facts) -> Iterator[Finding]:
     ranks = facts.topology.ranks_on(node)
     last = next(r for r in steps.values() if (r.step or 0) == furthest)
     finding = finding_for(
-        facts, "output ended early", ranks, [steps[node], last], trust="silence", strength=0.55, silent=True, scope="node",
+        facts,
+        "output ended early",
+        ranks,
+        [steps[node], last],
+        trust="silence",
+        strength=0.55,
+        silent=True,
+        scope="node",
         what=f"The output of {node} stops at step {steps[node].step} while the job goes on",
         why=f"step {furthest} is reported by another node, so the ranks went on without their launcher or its output",
-        class_="infrastructure", subclass="host", signature="agent-killed",
+        class_="infrastructure",
+        subclass="host",
+        signature="agent-killed",
         control="Whether the launcher process of that node was killed is in its kernel log or the scheduler's record.",
-    )  # fmt: skip
+    )
     finding.incident.ranks = ()
     yield finding
-
-
-def accused_host(facts: Facts) -> Iterator[Finding]:
-    """A host that several survivors name as the peer they lost, and that names nobody itself (M12)."""
-    accusers: dict[str, set[int]] = defaultdict(set)
-    proof: dict[str, list[Row]] = defaultdict(list)
-    for row in facts.rows:
-        host = facts.topology.node_named(row.peer.rpartition("<")[0] or row.peer) if row.peer else None
-        if host and row.rank is not None and row.event in (*_PEER_LOST, "nccl.ib_error") and host != row.node:
-            accusers[host].add(row.rank)
-            proof[host].append(row)
-    accused = {h for h, who in accusers.items() if len(who) >= 2}
-    accusing = {row.node for rows in proof.values() for row in rows}
-    innocent = sorted(accused - accusing)
-    if len(innocent) == 1:
-        host = innocent[0]
-        ranks = facts.topology.ranks_on(host)
-        yield finding_for(
-            facts, "accused and accusing nobody", ranks, proof[host][:3], trust="accusation", strength=0.55,
-            what=f"{host} went away first", silent=True, scope="node" if len(ranks) != 1 else "rank",
-            why=f"{len(accusers[host])} ranks lost their peer on {host}, which itself lost nobody",
-            class_="infrastructure", subclass="host", signature="node-lost",
-            control="The kernel log and the scheduler's record of that node say why it went away.",
-        )  # fmt: skip

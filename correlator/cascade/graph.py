@@ -111,11 +111,20 @@ def waves(incidents: Iterable[Incident]) -> list[Incident]:
         lead = next((i for i in found if i.time is not None and i.bound is not None), found[0])
         folded.append(
             Incident(
-                f"w{number}", lead.event, lead.what, lead.role,
-                tuple(sorted({r for i in found for r in i.ranks})), tuple(sorted({n for i in found for n in i.nodes})),
-                [r for i in found for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt, lead.inherited,
+                f"w{number}",
+                lead.event,
+                lead.what,
+                lead.role,
+                tuple(sorted({r for i in found for r in i.ranks})),
+                tuple(sorted({n for i in found for n in i.nodes})),
+                [r for i in found for r in i.rows],
+                lead.signature,
+                lead.time,
+                lead.bound,
+                lead.attempt,
+                lead.inherited,
             )
-        )  # fmt: skip
+        )
     folded.sort(key=lambda i: (i.time is None, i.time or 0, i.id))
     return folded
 

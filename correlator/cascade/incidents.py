@@ -130,11 +130,13 @@ def survived(facts: Facts, row: Row) -> bool:
     if row.timestamp_basis not in ("printed", "transport") or row.time is None or row.time_bound_ns is None:
         return False
     later = [
-        r for r in facts.progress
-        if r.time is not None and r.time_bound_ns is not None
+        r
+        for r in facts.progress
+        if r.time is not None
+        and r.time_bound_ns is not None
         and r.time - r.time_bound_ns > row.time + row.time_bound_ns + _SURVIVED
         and (r.attempt or 0) == (row.attempt or 0)
-    ]  # fmt: skip
+    ]
     return len(later) >= 2 and not facts.events("torchrun.restart")
 
 

@@ -30,13 +30,15 @@ _EVERYWHERE = 0.75
 
 
 def the_whole_job(facts: Facts) -> Iterator[Finding]:
-    """A line that speaks of the whole job, above all the scheduler's word on why it ended it: settled from outside (M25)."""
+    """A line that speaks of the whole job, above all the scheduler's word on why it ended it (M25)."""
     for incident in _causes(facts):
         signature = facts.signatures.get(incident.signature or "")
         if signature is None or signature.blames != "job":
             continue
         by_scheduler = signature.subclass == "scheduler"
-        if signature.subclass == "rendezvous" and (facts.trained or facts.exits or facts.events("torchrun.death_signal")):
+        if signature.subclass == "rendezvous" and (
+            facts.trained or facts.exits or facts.events("torchrun.death_signal")
+        ):
             # After workers ran, a rendezvous fails because they went away, not the other way round.
             continue
         yield Finding(
@@ -71,9 +73,16 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
     sigterm = next((r for r in rows if r.signal not in (2,)), None)
     interrupted = sigterm is None
     incident = Incident(
-        "told-to-stop", "torchrun.death_signal", "The launcher was told to stop from outside", "initiator",
-        tuple(ranks), () if everywhere else tuple(nodes), rows, time=rows[0].time, bound=rows[0].time_bound_ns,
-    )  # fmt: skip
+        "told-to-stop",
+        "torchrun.death_signal",
+        "The launcher was told to stop from outside",
+        "initiator",
+        tuple(ranks),
+        () if everywhere else tuple(nodes),
+        rows,
+        time=rows[0].time,
+        bound=rows[0].time_bound_ns,
+    )
     step_was_aborted = bool(facts.events("slurm.step_aborted"))
     yield Finding(
         rule="launcher was signalled from outside",
@@ -83,7 +92,7 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         why=(
             "every launcher received the signal"
             if everywhere
-            else f"only the launcher of {', '.join(nodes)} received a signal; the other nodes lost their peers afterwards"
+            else f"only the launcher of {', '.join(nodes)} received a signal; other nodes lost their peers afterwards"
         ),
         class_="infrastructure",
         subclass="scheduler",
@@ -140,7 +149,11 @@ def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
             found += failed
         elif copies == 1 and len(first) == 1:
             found += first
-        faulty = {r.rank for r in facts.events("kernel.xid") if r.rank is not None and (node is None or r.node in (node, None))}
+        faulty = {
+            r.rank
+            for r in facts.events("kernel.xid")
+            if r.rank is not None and (node is None or r.node in (node, None))
+        }
         if not found and len(faulty) == 1 and any("CUDA" in row.body or row.emitter == "cuda" for row in rows):
             found += [r for r in faulty if r is not None]
         if not found and len(devices) == 1 and max(devices) < len(everyone):
@@ -189,9 +202,19 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         # Other processes report the same and are not identified, so this one cannot be singled out.
         scope, ranks = "ranks", []
     merged = Incident(
-        lead.id, lead.event, lead.what, "initiator", tuple(ranks), tuple(nodes),
-        [r for i in incidents for r in i.rows], lead.signature, lead.time, lead.bound, lead.attempt, lead.inherited,
-    )  # fmt: skip
+        lead.id,
+        lead.event,
+        lead.what,
+        "initiator",
+        tuple(ranks),
+        tuple(nodes),
+        [r for i in incidents for r in i.rows],
+        lead.signature,
+        lead.time,
+        lead.bound,
+        lead.attempt,
+        lead.inherited,
+    )
     finding = Finding(
         rule="own error",
         incident=merged,
@@ -212,7 +235,11 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
 def _why_own(lead: Incident, ranks: Sequence[int], everywhere: bool) -> str:
     if everywhere and len(ranks) > 1:
         return "every rank reports the same error of its own, so no single rank is to blame"
-    who = f"rank {ranks[0]}" if len(ranks) == 1 else "these ranks" if ranks else "the node"
+    if len(ranks) > 1:
+        return "these ranks report an error of their own; what the others print is about their peers"
+    if not ranks and not lead.nodes:
+        return "the line reports an error of its own, and not a peer's"
+    who = f"rank {ranks[0]}" if ranks else f"node {lead.nodes[0]}"
     return f"{who} reports an error of its own; what the others print is about their peers"
 
 
@@ -290,9 +317,11 @@ def _is_later_exit(facts: Facts, end: Exit) -> bool:
     if end.row.event != "slurm.task_exit" or end.code not in (-9, 137):
         return False
     earlier = [
-        e for exits in facts.exits.values() for e in exits
+        e
+        for exits in facts.exits.values()
+        for e in exits
         if e.observer == end.observer and e.row.byte_offset < end.row.byte_offset and e.code not in (0, -15)
-    ]  # fmt: skip
+    ]
     return bool(earlier)
 
 
@@ -302,9 +331,17 @@ def _exit_finding(facts: Facts, rank: int, end: Exit) -> Finding:
     cause = signature if signature and signature.role != "teardown" else None
     node = facts.topology.node_of_rank(rank) or row.node
     incident = Incident(
-        f"exit-{rank}", row.event, cause.title if cause else f"Ended with status {end.code}", "initiator",
-        (rank,), (node,) if node else (), _exit_rows(facts, rank, end), row.signature, row.time, row.time_bound_ns,
-    )  # fmt: skip
+        f"exit-{rank}",
+        row.event,
+        cause.title if cause else f"Ended with status {end.code}",
+        "initiator",
+        (rank,),
+        (node,) if node else (),
+        _exit_rows(facts, rank, end),
+        row.signature,
+        row.time,
+        row.time_bound_ns,
+    )
     return Finding(
         rule="ended with a status of its own",
         incident=incident,

@@ -136,9 +136,14 @@ class Facts:
     def nodes_with_epitaph(self) -> set[str]:
         """Nodes whose launcher said how its workers ended."""
         events = self.events(
-            "torchrun.worker_failed", "torchrun.report_entry", "torchrun.death_signal", "torchrun.kill_escalation",
-            "torchrun.child_failed", "torchrun.rendezvous_error", "torchrun.rendezvous_timeout",
-        )  # fmt: skip
+            "torchrun.worker_failed",
+            "torchrun.report_entry",
+            "torchrun.death_signal",
+            "torchrun.kill_escalation",
+            "torchrun.child_failed",
+            "torchrun.rendezvous_error",
+            "torchrun.rendezvous_timeout",
+        )
         return {row.node for row in events if row.node}
 
     @cached_property

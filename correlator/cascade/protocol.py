@@ -19,30 +19,55 @@ from correlator.records import Row
 
 #: Events that name members which never came.
 _NAMES_MISSING = (
-    "c10d.barrier_missing", "c10d.desync_report", "nccl.ras_missing", "horovod.stalled", "jax.task_unhealthy",
-    "jax.barrier_timeout", "vllm.worker_died",
-)  # fmt: skip
+    "c10d.barrier_missing",
+    "c10d.desync_report",
+    "nccl.ras_missing",
+    "horovod.stalled",
+    "jax.task_unhealthy",
+    "jax.barrier_timeout",
+    "vllm.worker_died",
+)
 _WATCHDOG = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout")
 
 
 def finding_for(
-    facts: Facts, rule: str, ranks: Iterable[int], rows: Sequence[Row], *, trust: str, strength: float, what: str, why: str,
+    facts: Facts,
+    rule: str,
+    ranks: Iterable[int],
+    rows: Sequence[Row],
+    *,
+    trust: str,
+    strength: float,
+    what: str,
+    why: str,
     **more: object,
-) -> Finding:  # fmt: skip
+) -> Finding:
     """A finding about some ranks; its time is that of the earliest row."""
     who = sorted(set(ranks))
     rows = list(rows)
     first = min((r for r in rows if r.time is not None), key=lambda r: r.time or 0, default=None)
     incident = Incident(
-        f"{rule}-{fold_ranges(who)}".replace(" ", "-"), rows[0].event if rows else "absence", what, "initiator", tuple(who),
-        tuple(facts.topology.nodes_of(who)), rows, rows[0].signature if rows else None,
-        first.time if first else None, first.time_bound_ns if first else None,
-    )  # fmt: skip
+        f"{rule}-{fold_ranges(who)}".replace(" ", "-"),
+        rows[0].event if rows else "absence",
+        what,
+        "initiator",
+        tuple(who),
+        tuple(facts.topology.nodes_of(who)),
+        rows,
+        rows[0].signature if rows else None,
+        first.time if first else None,
+        first.time_bound_ns if first else None,
+    )
     scope: Scope = "rank" if len(who) == 1 else "ranks" if who else "none"
     return Finding(
-        rule=rule, incident=incident, trust=trust, strength=strength, why=why, title=what,
+        rule=rule,
+        incident=incident,
+        trust=trust,
+        strength=strength,
+        why=why,
+        title=what,
         **{"scope": scope, **more},  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def mismatched_collective(facts: Facts) -> Iterator[Finding]:
@@ -65,16 +90,23 @@ def mismatched_collective(facts: Facts) -> Iterator[Finding]:
     odd = _minority(prints)
     what = "Ranks of one process group ran different collectives"
     yield finding_for(
-        facts, "operation mismatch", odd, [r for r in rows if r.rank in odd] + [r for r in rows if r.rank not in odd],
-        trust="protocol", strength=0.85 if len(odd) == 1 else 0.6, what=what,
+        facts,
+        "operation mismatch",
+        odd,
+        [r for r in rows if r.rank in odd] + [r for r in rows if r.rank not in odd],
+        trust="protocol",
+        strength=0.85 if len(odd) == 1 else 0.6,
+        what=what,
         why=(
             f"rank {odd[0]} ran another operation or shape than the majority of its peers"
             if len(odd) == 1
             else "the ranks contradict each other and no majority tells which one is wrong"
         ),
-        class_="application", subclass="desync", signature=rows[0].signature or "collective-mismatch",
+        class_="application",
+        subclass="desync",
+        signature=rows[0].signature or "collective-mismatch",
         control="Compare the program paths and input shapes of the two ranks at this step.",
-    )  # fmt: skip
+    )
 
 
 def _group_of_printer(facts: Facts, row: Row, groups: dict[tuple[str, ...], set[int]]) -> list[int]:
@@ -124,11 +156,18 @@ def named_as_missing(facts: Facts) -> Iterator[Finding]:
     unique = list({(r.file, r.byte_offset): r for r in rows}.values())
     who = sorted(silent)
     yield finding_for(
-        facts, "named as missing", who, unique, trust="protocol", strength=0.75,
+        facts,
+        "named as missing",
+        who,
+        unique,
+        trust="protocol",
+        strength=0.75,
         what=f"Rank{'s' if len(who) > 1 else ''} {fold_ranges(who)} never reached the collective",
-        why="the waiting ranks name the members that did not come", signature=_missing_signature(facts, who), silent=True,
+        why="the waiting ranks name the members that did not come",
+        signature=_missing_signature(facts, who),
+        silent=True,
         control="A stack dump of the missing rank while it hangs (py-spy dump --pid PID) shows where it stands.",
-    )  # fmt: skip
+    )
 
 
 def _missing_signature(facts: Facts, who: Sequence[int]) -> str:
@@ -148,9 +187,11 @@ def _global(facts: Facts, row: Row, group_ranks: Sequence[int]) -> list[int]:
         by_call = axes_of(stand.text) if stand else None
         choices = [by_call] if by_call else [("tp",), ("dp",), ("pp",), ("tp", "pp"), tuple(grid.axes)]
         fitting = [
-            g for a in choices
-            if len(g := grid.group(row.rank, a)) > max([*group_ranks, 0]) and (printer is None or g[printer] == row.rank)
-        ]  # fmt: skip
+            g
+            for a in choices
+            if len(g := grid.group(row.rank, a)) > max([*group_ranks, 0])
+            and (printer is None or g[printer] == row.rank)
+        ]
         if not fitting:
             return [r for r in group_ranks if r in facts.topology.ranks]
         group = fitting[0]
@@ -174,11 +215,19 @@ def named_by_all(facts: Facts) -> Iterator[Finding]:
         if len(raised) >= 2 and len(named) == 1 and named <= set(facts.expected_ranks()):
             (rank,) = named
             yield finding_for(
-                facts, "named by all", [rank], list(raised.values()), trust="local", strength=0.72,
-                what=f"Rank {rank} differs from its peers", why="all ranks raise the same text, which names this one",
-                class_="application", subclass="desync", signature="collective-mismatch",
+                facts,
+                "named by all",
+                [rank],
+                list(raised.values()),
+                trust="local",
+                strength=0.72,
+                what=f"Rank {rank} differs from its peers",
+                why="all ranks raise the same text, which names this one",
+                class_="application",
+                subclass="desync",
+                signature="collective-mismatch",
                 control="Compare the state of that rank with a peer's at this step.",
-            )  # fmt: skip
+            )
 
 
 def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
@@ -195,25 +244,37 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
             behind.update(late)
     if behind:
         yield finding_for(
-            facts, "lowest sequence number", behind, list(behind.values()), trust="protocol", strength=0.75,
+            facts,
+            "lowest sequence number",
+            behind,
+            list(behind.values()),
+            trust="protocol",
+            strength=0.75,
             what=f"Rank {fold_ranges(sorted(behind))} never issued the collective that the others wait in",
-            why="its last enqueued number is below the one its group waits at", signature="collective-desync",
-            class_="application", subclass="desync",
+            why="its last enqueued number is below the one its group waits at",
+            signature="collective-desync",
+            class_="application",
+            subclass="desync",
             control="A stack dump of that rank, or the flight recorder dump of all ranks, shows what it ran instead.",
-        )  # fmt: skip
+        )
     waiters = {r.rank: r for r in facts.events(*_WATCHDOG) if r.rank is not None}
     expected = {r for r in facts.expected_ranks() if facts.topology.ranks[r].collected}
     absent = sorted(expected - set(waiters) - set(behind) - _spoke_otherwise(facts))
     worldwide = len(waiters) >= 2 and 2 * len(waiters) >= len(expected) and facts.topology.grid is None
     if worldwide and absent and len(absent) <= max(1, len(expected) // 4):
         yield finding_for(
-            facts, "missing from the time-outs", absent,
-            [*[r for r in facts.events("log.error") if r.rank in absent][-2:], *list(waiters.values())[:3]], trust="silence",
+            facts,
+            "missing from the time-outs",
+            absent,
+            [*[r for r in facts.events("log.error") if r.rank in absent][-2:], *list(waiters.values())[:3]],
+            trust="silence",
             strength=0.7 if len(absent) == 1 else 0.5,
             what=f"Rank {fold_ranges(absent)} is missing from the collective that all others wait in",
-            why="all other collected ranks timed out in the same wait and only this one did not", silent=True,
-            signature="rank-hang", control="A stack dump of that rank while it hangs shows where it stands.",
-        )  # fmt: skip
+            why="all other collected ranks timed out in the same wait and only this one did not",
+            silent=True,
+            signature="rank-hang",
+            control="A stack dump of that rank while it hangs shows where it stands.",
+        )
 
 
 def divergent_collectives(facts: Facts) -> Iterator[Finding]:
@@ -231,12 +292,20 @@ def divergent_collectives(facts: Facts) -> Iterator[Finding]:
             continue
         split = sorted(calls.values(), key=lambda c: (len(c), c[0].file, c[0].byte_offset))
         yield finding_for(
-            facts, "waits in different collectives", [], [c[0] for c in split], trust="protocol", strength=0.55,
+            facts,
+            "waits in different collectives",
+            [],
+            [c[0] for c in split],
+            trust="protocol",
+            strength=0.55,
             what="Ranks of one process group wait in different collectives",
-            why="the time-outs name different sequence numbers, operations or sizes in the same group", scope="none",
-            class_="application", subclass="desync", signature="collective-desync",
+            why="the time-outs name different sequence numbers, operations or sizes in the same group",
+            scope="none",
+            class_="application",
+            subclass="desync",
+            signature="collective-desync",
             control="Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it compares the calls of all ranks before each one.",
-        )  # fmt: skip
+        )
 
 
 def _spoke_otherwise(facts: Facts) -> set[int]:
@@ -273,18 +342,33 @@ def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], gr
     stopped = any(e.code == -15 for r in quiet for e in facts.exits.get(r, ())) and not set(quiet) & set(idle)
     who = f"Rank{'s' if len(quiet) > 1 else ''} {fold_ranges(quiet)}"
     return finding_for(
-        facts, "everybody waits for it", quiet, rows, trust="protocol", strength=0.5 if stopped else 0.72,
+        facts,
+        "everybody waits for it",
+        quiet,
+        rows,
+        trust="protocol",
+        strength=0.5 if stopped else 0.72,
         what=f"{who} never entered the call that the peers wait in",
-        why="following who waits for whom through the process groups ends there", silent=True,
-        signature="rank-hang", control="A stack dump of that rank while it hangs shows where it stands.",
-    )  # fmt: skip
+        why="following who waits for whom through the process groups ends there",
+        silent=True,
+        signature="rank-hang",
+        control="A stack dump of that rank while it hangs shows where it stands.",
+    )
 
 
 def _deviant(facts: Facts, stand: Stand) -> Finding:
     return finding_for(
-        facts, "waits where nobody follows", [stand.rank], [stand.row], trust="protocol", strength=0.62,
+        facts,
+        "waits where nobody follows",
+        [stand.rank],
+        [stand.row],
+        trust="protocol",
+        strength=0.62,
         what=f"Rank {stand.rank} waits in a call that no other member of its group entered",
-        why=f"it stands at {stand.site.rpartition('/')[2]} while its sister ranks stand elsewhere", silent=True,
-        class_="application", subclass="desync", signature="collective-desync",
+        why=f"it stands at {stand.site.rpartition('/')[2]} while its sister ranks stand elsewhere",
+        silent=True,
+        class_="application",
+        subclass="desync",
+        signature="collective-desync",
         control="Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it compares the calls of all ranks before each one.",
-    )  # fmt: skip
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from correlator.cascade import absence, local, protocol, start
+from correlator.cascade import absence, local, protocol, start, transport
 from correlator.cascade.model import Facts, Finding
 
 Rule = Callable[[Facts], Iterator[Finding]]
@@ -25,12 +25,12 @@ RULES: tuple[Rule, ...] = (
     absence.silent_rank,
     absence.node_without_last_word,
     absence.silent_node,
-    absence.store_host_gone,
-    absence.accused_host,
-    absence.late_comer,
+    transport.store_host_gone,
+    transport.accused_host,
+    transport.late_comer,
     absence.output_ended_early,
     absence.behind_in_steps,
-    absence.everybody_waits_in_company,
+    transport.everybody_waits_in_company,
 )
 
 

@@ -146,7 +146,7 @@ def deviants(facts: Facts, places: dict[int, Stand], among: Collection[int]) -> 
 
 
 def _left_its_group(facts: Facts, places: dict[int, Stand], among: Iterable[int]) -> list[int]:
-    """The one rank of a cycle that stands in a call of more ranks than all others: it went on and left its group behind."""
+    """The one rank of a cycle that stands in a wider call than all others: it went on and left its group."""
     grid, everyone = facts.topology.grid, facts.expected_ranks()
     sizes = {r: len(members(places[r], grid, everyone) or ()) for r in among if r in places}
     widest = max(sizes.values(), default=0)

@@ -24,33 +24,59 @@ def rendezvous_failed(facts: Facts) -> Iterator[Finding]:
         # The node that waits at the right place is not wrong; the one that knocks elsewhere is, if both are known.
         nodes = accusing if waiting and len(accusing) < len(facts.topology.collected_nodes) else []
         finding = finding_for(
-            facts, "cannot reach the rendezvous", [], [*failed, *late], trust="local", strength=0.78 if nodes else 0.72,
-            what="A node cannot reach the rendezvous address it was given", class_="configuration", subclass="rendezvous",
+            facts,
+            "cannot reach the rendezvous",
+            [],
+            [*failed, *late],
+            trust="local",
+            strength=0.78 if nodes else 0.72,
+            what="A node cannot reach the rendezvous address it was given",
+            class_="configuration",
+            subclass="rendezvous",
             why=(
                 f"{', '.join(nodes)} tries an address that nobody answers while {', '.join(waiting)} waits for it"
                 if nodes
                 else "the address and port that the launcher was given are not answered"
             ),
-            signature="rendezvous-mismatch" if nodes else "rendezvous-master-unreachable", scope="node" if nodes else "none",
-            control="From the failing node, connect to the address and port with a plain TCP client (nc -vz HOST PORT).",
-        )  # fmt: skip
+            signature="rendezvous-mismatch" if nodes else "rendezvous-master-unreachable",
+            scope="node" if nodes else "none",
+            control="From the failing node, connect to the address and port (nc -vz HOST PORT).",
+        )
         finding.incident.nodes = tuple(nodes)
         yield finding
     elif late:
         yield finding_for(
-            facts, "too few nodes came", [], late, trust="local", strength=0.6, what="Fewer nodes joined than the launch asks for",
-            why="the launcher waited until its rendezvous time-out; no node that came is at fault", class_="configuration",
-            subclass="rendezvous", signature="rendezvous-node-missing", scope="none",
+            facts,
+            "too few nodes came",
+            [],
+            late,
+            trust="local",
+            strength=0.6,
+            what="Fewer nodes joined than the launch asks for",
+            why="the launcher waited until its rendezvous time-out; no node that came is at fault",
+            class_="configuration",
+            subclass="rendezvous",
+            signature="rendezvous-node-missing",
+            scope="none",
             control="Count the launchers that started against the number of nodes asked for (--nnodes).",
-        )  # fmt: skip
+        )
 
 
 def _port_taken(facts: Facts, rows: list[Row]) -> Finding:
     finding = finding_for(
-        facts, "port already in use", [], rows, trust="local", strength=0.85, what="The rendezvous port is already in use",
-        why="the launcher could not bind the port it was given", class_="configuration", subclass="rendezvous",
-        signature=rows[0].signature or "port-in-use", scope="node",
+        facts,
+        "port already in use",
+        [],
+        rows,
+        trust="local",
+        strength=0.85,
+        what="The rendezvous port is already in use",
+        why="the launcher could not bind the port it was given",
+        class_="configuration",
+        subclass="rendezvous",
+        signature=rows[0].signature or "port-in-use",
+        scope="node",
         control="ss -ltnp on that node shows the process that holds the port.",
-    )  # fmt: skip
+    )
     finding.incident.nodes = tuple(sorted({r.node for r in rows if r.node}))
     return finding

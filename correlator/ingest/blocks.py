@@ -25,10 +25,9 @@ def group_of(p: Peeled) -> Hashable:
 class LineIndex:
     """The lines of a window in file order, indexed by group; grows forwards on demand and peels each line once."""
 
-    def __init__(self, window: Window, peel: Callable[[int, int], Peeled], several: bool) -> None:
+    def __init__(self, window: Window, peel: Callable[[int, int], Peeled]) -> None:
         self._window = window
         self._peel = peel
-        self._several = several
         self._next: int | None = None
         self.starts: list[int] = []
         self.ends: list[int] = []
@@ -70,7 +69,7 @@ class LineIndex:
         return self._peel(start, end).text
 
     def _group(self, start: int, end: int) -> Hashable:
-        return group_of(self._peel(start, end)) if self._several else None
+        return group_of(self._peel(start, end))
 
 
 class BlockLines(Sequence[str]):

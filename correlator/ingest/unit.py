@@ -76,7 +76,7 @@ class UnitReader:
             self.context.unsure and window.data.find(b"[rank", 0, window.size) >= 0
         )
         self._peeled: dict[int, Peeled] = {}
-        self._index = LineIndex(window, self._peel, self._several)
+        self._index = LineIndex(window, self._peel)
         self._inherited: dict[tuple[int, str], Peeled | None] = {}
         self._asked: tuple[int, Peeled | None] = (window.size, None)
         self._last_seen: dict[str, tuple[int, Peeled]] = {}
@@ -294,6 +294,8 @@ class UnitReader:
     def _saw(self, start: int, p: Peeled) -> None:
         """Note a sign of life of the line's writer; what comes last in the file counts."""
         key = p.key
+        if not key and not p.text.strip():
+            return  # nobody in particular said nothing
         if p.timestamp_ns is not None:
             first, last = self._spans.get(key, (p.timestamp_ns, p.timestamp_ns))
             self._spans[key] = min(first, p.timestamp_ns), max(last, p.timestamp_ns)

@@ -101,7 +101,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def inferred(self) -> bool:
-        """Whether no line shows it: a finding of the causal rules (a silent rank, a lost node), named ``inferred.*``."""
+        """Whether no line shows it: a finding of the causal rules (a silent rank, a lost node)."""
         return bool(self.match.events) and all(event.startswith("inferred.") for event in self.match.events)
 
 

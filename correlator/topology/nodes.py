@@ -24,6 +24,7 @@ _LOOKS_LIKE_A_NODE = re.compile(r"^[a-z][a-z0-9]*(?:[-_.]?[a-z0-9]+)*$", re.IGNO
 
 
 def fold_node_names(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
+    """Folds every stated host to its short name, and names that tell nothing to None."""
     things: list[Writer | Row] = [*writers, *rows]
     for thing in things:
         if thing.node:
@@ -120,10 +121,7 @@ def _nodes_from_paths(
         parts = _parts(summary.claims.tokens)
         hits = [short_known[t] for _, t in parts if t in short_known]
         hits = hits or [
-            k
-            for _, t in parts
-            for k in short_known.values()
-            if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)
+            k for _, t in parts for k in short_known.values() if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)
         ]
         if hits:
             found[summary.name] = hits[-1]
@@ -180,6 +178,7 @@ def _host_shape(token: str) -> str | None:
 
 
 def place_rows(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
+    """Gives rows the node, rank and local rank of their writer where they state none."""
     by_key = {w.key: w for w in writers}
     for row in rows:
         writer = by_key.get(row.writer)

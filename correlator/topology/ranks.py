@@ -31,7 +31,12 @@ def release_shared_streams(writers: Sequence[Writer], rows: Sequence[Row]) -> No
             if len(workers[row.writer]) > 1 or (row.event in _ABOUT_A_WORKER and row.local_rank):
                 shared.add(row.writer)
     for writer in writers:
-        if writer.key in shared and writer.rank_basis == "envelope" and writer.task is None and writer.local_rank is None:
+        if (
+            writer.key in shared
+            and writer.rank_basis == "envelope"
+            and writer.task is None
+            and writer.local_rank is None
+        ):
             writer.rank = writer.rank_basis = None
 
 
@@ -126,7 +131,9 @@ def ranks_of_default_group(rows: Sequence[Row]) -> None:
     Before torch 2.3 the watchdog names no group. In a job of several groups equal numbers of different processes report
     one collective; where every number reports a collective once, the group spans all reporting ranks.
     """
-    unnamed = [r for r in rows if r.rank is None and r.group_rank is not None and r.emitter == "c10d" and _is_default_group(r)]
+    unnamed = [
+        r for r in rows if r.rank is None and r.group_rank is not None and r.emitter == "c10d" and _is_default_group(r)
+    ]
     reports: Counter[tuple[object, ...]] = Counter()
     for row in unnamed:
         if row.event == "c10d.watchdog_timeout":
@@ -200,11 +207,9 @@ def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
     free = [b for b in range(0, (len(top.collected_nodes) + 1) * per_node, per_node) if b not in taken]
     if len(collected) == 1 and free and len(taken) + 1 == len(top.collected_nodes):
         top.base_of_node[collected[0]] = free[0]
-    elif not taken and top.collected_nodes:
-        # Nothing states an order; the launchers' usual one is that of the names. It is a guess, so it gives no ranks
-        # of its own, except on a single node, where there is nothing to guess.
-        if len(top.collected_nodes) == 1:
-            top.base_of_node[next(iter(top.collected_nodes))] = 0
+    elif not taken and len(top.collected_nodes) == 1:
+        # Nothing states an order. Only on a single node is there nothing to guess.
+        top.base_of_node[next(iter(top.collected_nodes))] = 0
 
 
 #: Events in which a process states its own place in the job.
@@ -226,6 +231,7 @@ def ranks_by_own_words(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
 
 
 def ranks_of_writers(top: Topology, writers: Iterable[Writer]) -> None:
+    """Global ranks of writers that are known by node and local rank."""
     single = len(top.collected_nodes) <= 1 and not top.base_of_node
     for writer in writers:
         if writer.rank is not None or writer.local_rank is None:

@@ -19,6 +19,7 @@ _OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
 
 
 def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
+    """Fills the maps from processes and devices to ranks."""
     largest = max((int(r.attr("nranks") or 0) for r in rows if r.event == "nccl.init"), default=0)
     _pids_in_spawn_order(top, rows)
     for row in rows:
@@ -96,6 +97,7 @@ def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
 
 
 def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
+    """Completes the roster: every rank up to the world size, its node, and its last sign of life."""
     for number in range(min(top.world_size or 0, 1 << 20)):
         top.ranks.setdefault(number, Rank(number))
     node_by_base = {base: node for node, base in top.base_of_node.items()}

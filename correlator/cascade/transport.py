@@ -1,0 +1,188 @@
+"""Causes between nodes: a store host that went away, a link that carries nothing, a rank that came too late."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from correlator.cascade.absence import PEER_LOST, wave_kind
+from correlator.cascade.model import Facts, Finding
+from correlator.cascade.protocol import finding_for
+from correlator.cascade.stands import Stand, members, stands, wait_graph
+from correlator.hostlist import fold_ranges
+from correlator.records import Row
+from correlator.topology.model import short_name
+
+#: A host name; the addresses that c10d prints of its sockets may be garbage.
+_HOST_NAME = re.compile(r"^[A-Za-z][\w.-]*$")
+
+
+def store_host_gone(facts: Facts) -> Iterator[Finding]:
+    """All other nodes lose the store at once and no worker says anything else: its host went first (lab notes, 2)."""
+    complaints = facts.events("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_timeout")
+    complaining = {r.node for r in complaints if r.node}
+    top = facts.topology
+    others = top.collected_nodes - complaining
+    hosts = {short_name(r.peer) for r in complaints if r.peer and _HOST_NAME.match(r.peer)} - top.collected_nodes
+    if len(hosts) == 1 and not others and not _own_errors(facts):
+        yield _store_host_not_collected(facts, hosts.pop(), complaints)
+        return
+    if len(complaining) < 1 or len(others) != 1 or _own_errors(facts):
+        return
+    host = next(iter(others))
+    ranks = top.ranks_on(host)
+    if 0 not in ranks:
+        return
+    quiet = host not in facts.nodes_with_epitaph
+    yield finding_for(
+        facts,
+        "store host accused by all others",
+        ranks,
+        complaints[:3],
+        trust="silence" if quiet else "accusation",
+        strength=0.68 if quiet else 0.5,
+        what=f"Node {host}, which hosts the rendezvous store, is not reachable any more",
+        why="every other node's launcher lost the store on that node, and that node itself complains of nothing",
+        class_="infrastructure",
+        subclass="host" if quiet else "fabric",
+        silent=True,
+        signature="node-lost" if quiet else "link-down",
+        scope="node",
+        control="Whether that node's own log goes on after the loss separates a dead node from a cut link.",
+    )
+
+
+def _own_errors(facts: Facts) -> bool:
+    return any(i.event == "python.exception" and i.role == "initiator" for i in facts.incidents)
+
+
+def _store_host_not_collected(facts: Facts, host: str, complaints: Sequence[Row]) -> Finding:
+    named = [r for r in complaints if r.peer]
+    finding = finding_for(
+        facts,
+        "store host accused by all others",
+        [],
+        named[:3],
+        trust="accusation",
+        strength=0.5,
+        scope="node",
+        silent=True,
+        what=f"The store on {host} went away; its log was not collected",
+        signature="node-lost",
+        why="all launchers and ranks that were collected lost their connection to the store on that host",
+        control=f"The log of {host} decides: it ended first, and why is written there.",
+    )
+    finding.incident.nodes = (host,)
+    return finding
+
+
+def everybody_waits_in_company(facts: Facts) -> Iterator[Finding]:
+    """Ranks wait in calls that all their members entered: no rank is behind, so the transport is (M19)."""
+    places = stands(facts)
+    if len(places) < 3 or wave_kind(facts) != "timeout":
+        return
+    graph, top = wait_graph(facts, places), facts.topology
+    if any(other not in places for _, other in graph.edges):
+        return
+    stuck = sorted(r for r in places if not graph.out_degree(r) and stalled_across_nodes(facts, places[r]))
+    if len(stuck) < 2:
+        return
+    nodes = top.nodes_of(stuck)
+    ends = nodes if 2 <= len(nodes) < len(top.nodes) else []
+    finding = finding_for(
+        facts,
+        "every group is complete",
+        [r for n in ends for r in top.ranks_on(n)],
+        [places[r].row for r in stuck][:3],
+        trust="shape",
+        strength=0.5,
+        scope="ranks" if ends else "none",
+        silent=True,
+        class_="infrastructure",
+        subclass="fabric",
+        what=f"The network {'between ' + ' and '.join(ends) if ends else 'between the nodes'} stopped carrying data",
+        why="the ranks stand in the same calls as their peers with work pending, so none is behind the others",
+        signature="link-down",
+        control="Port counters and link events of the nodes at the start of the stall name the link.",
+    )
+    yield finding
+
+
+def stalled_across_nodes(facts: Facts, stand: Stand) -> bool:
+    """Whether the call a rank stands in needs ranks of another node."""
+    group = members(stand, facts.topology.grid, facts.expected_ranks()) or ()
+    return len(facts.topology.nodes_of(group)) > 1
+
+
+def late_comer(facts: Facts) -> Iterator[Finding]:
+    """In a wave of time-outs, the only one that finds its peers gone: it was late, the others had waited.
+
+    Who waits prints a time-out; who arrives later finds closed connections. It is one rank or one whole node.
+    """
+    waited, found_gone = set(), {}
+    for row in facts.rows:
+        if row.rank is None or row.event != "python.exception":
+            continue
+        text = row.signature or ""
+        if "timeout" in text or "timed-out" in text:
+            waited.add(row.rank)
+        elif "peer" in text:
+            found_gone[row.rank] = row
+    late = sorted(set(found_gone) - waited)
+    top = facts.topology
+    nodes = [n for n in top.nodes_of(late) if set(top.ranks_on(n)) <= set(late)]
+    if len(waited) < 2 or not late or len(waited) < len(late):
+        return
+    if len(late) > 1 and len(nodes) == 1:
+        late = top.ranks_on(nodes[0])
+    elif len(late) != 1:
+        return
+    yield finding_for(
+        facts,
+        "came after the others had given up",
+        late,
+        [found_gone[r] for r in late],
+        trust="accusation",
+        strength=0.5,
+        silent=True,
+        scope="node" if len(late) > 1 else "rank",
+        subclass="network" if len(late) > 1 else None,
+        what=f"Rank {fold_ranges(late)} was too slow for the time-out of its peers",
+        why="its peers timed out waiting; it alone found their connections closed when it arrived",
+        signature="straggler",
+        control="Step times of that rank or node before the stall show whether it was slow or stopped.",
+    )
+
+
+def accused_host(facts: Facts) -> Iterator[Finding]:
+    """A host that several survivors name as the peer they lost, and that names nobody itself (M12)."""
+    accusers: dict[str, set[int]] = defaultdict(set)
+    proof: dict[str, list[Row]] = defaultdict(list)
+    for row in facts.rows:
+        host = facts.topology.node_named(row.peer.rpartition("<")[0] or row.peer) if row.peer else None
+        if host and row.rank is not None and row.event in (*PEER_LOST, "nccl.ib_error") and host != row.node:
+            accusers[host].add(row.rank)
+            proof[host].append(row)
+    accused = {h for h, who in accusers.items() if len(who) >= 2}
+    accusing = {row.node for rows in proof.values() for row in rows}
+    innocent = sorted(accused - accusing)
+    if len(innocent) == 1:
+        host = innocent[0]
+        ranks = facts.topology.ranks_on(host)
+        yield finding_for(
+            facts,
+            "accused and accusing nobody",
+            ranks,
+            proof[host][:3],
+            trust="accusation",
+            strength=0.55,
+            what=f"{host} went away first",
+            silent=True,
+            scope="node" if len(ranks) != 1 else "rank",
+            why=f"{len(accusers[host])} ranks lost their peer on {host}, which itself lost nobody",
+            class_="infrastructure",
+            subclass="host",
+            signature="node-lost",
+            control="The kernel log and the scheduler's record of that node say why it went away.",
+        )
