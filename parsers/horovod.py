@@ -43,7 +43,7 @@ def _stall(lines: Sequence[str]) -> list[Found]:
         fields["timeout_ms"] = int(waited[1]) * 1000
     if shutdown:
         fields["shutdown"] = "true"
-    return [Found(0, last, fields)]
+    return [Found(0, last, fields, body="\n".join(lines[: last + 1]))]
 
 
 PARSER = Parser(

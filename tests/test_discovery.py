@@ -71,7 +71,16 @@ def tasks(folder: Path) -> dict[str, int | None]:
 
 
 def test_siblings_that_count_from_zero_are_tasks(tmp_path: Path) -> None:
-    write(tmp_path, "slurm-77_0.out", "slurm-77_1.out", "slurm-77_0.err", "slurm-77_1.err", "run_1.log", "run_2.log", "x_0.log")
+    write(
+        tmp_path,
+        "slurm-77_0.out",
+        "slurm-77_1.out",
+        "slurm-77_0.err",
+        "slurm-77_1.err",
+        "run_1.log",
+        "run_2.log",
+        "x_0.log",
+    )
     assert tasks(tmp_path) == {
         "run_1.log": None,
         "run_2.log": None,
@@ -123,7 +132,9 @@ def test_checkpoints_and_other_binaries_are_skipped(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
         archive.writestr("data.pkl", b"x" * 100)
     (tmp_path / "old.pt").write_bytes(pickle.dumps({"w": list(range(99))}, protocol=2))
-    (tmp_path / "w.safetensors").write_bytes(b"\x40\x00\x00\x00\x00\x00\x00\x00" + b'{"w":{"dtype":"BF16"}}'.ljust(64) + b"\x00" * 99)
+    (tmp_path / "w.safetensors").write_bytes(
+        b"\x40\x00\x00\x00\x00\x00\x00\x00" + b'{"w":{"dtype":"BF16"}}'.ljust(64) + b"\x00" * 99
+    )
     (tmp_path / "core.4711").write_bytes(b"\x7fELF" + bytes(200))
     (tmp_path / "weights.bin").write_bytes(bytes(range(256)) * 40)
     (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100))

@@ -256,7 +256,15 @@ def test_of_progress_the_first_and_last_lines_are_kept_and_the_last_step_is_know
 
 def test_masks_and_collapse() -> None:
     assert mask("at 0x7ffe12 rank 12 of 64, id deadbeef01") == "at 0 rank 0 of 0, id 0"
-    row = {"file": "a", "writer": "a", "event": "e", "body": "x 1", "count": 2, "attributes": {"loss": "1"}, "timestamp": 5}
+    row = {
+        "file": "a",
+        "writer": "a",
+        "event": "e",
+        "body": "x 1",
+        "count": 2,
+        "attributes": {"loss": "1"},
+        "timestamp": 5,
+    }
     other = {**row, "body": "x 2", "attributes": {"loss": "2"}, "timestamp": 9}
     (kept,) = collapse([dict(row), dict(other)])
     assert (kept["count"], kept["body"], kept["last_timestamp"]) == (4, "x 1", 9)
@@ -290,7 +298,11 @@ def test_lines_that_contradict_each_other_claim_nothing(tmp_path: Path) -> None:
 def test_a_silent_writer_of_a_large_file_is_found_where_it_stopped(tmp_path: Path) -> None:
     lines = []
     for i in range(4000):
-        lines += [f" {task}: [2024-05-01 07:{i // 60 % 60:02d}:{i % 60:02d}] item {i}" for task in range(4) if task != 2 or i < 1500]
+        lines += [
+            f" {task}: [2024-05-01 07:{i // 60 % 60:02d}:{i % 60:02d}] item {i}"
+            for task in range(4)
+            if task != 2 or i < 1500
+        ]
     put(tmp_path, "\n".join(lines) + "\n")
     writers = {writer.task: writer for writer in read(tmp_path).writers}
     number = max(n for n, line in enumerate(lines, 1) if line.startswith(" 2: "))
@@ -301,7 +313,10 @@ def test_a_silent_writer_of_a_large_file_is_found_where_it_stopped(tmp_path: Pat
 
 
 def test_words_of_error_near_the_end_give_rows(tmp_path: Path) -> None:
-    put(tmp_path, "mount failed\n" + "fine\n" * 20_000 + "0 errors\nBOOM error\nval_error=0.2\ndisk failed\nworker killed\n")
+    put(
+        tmp_path,
+        "mount failed\n" + "fine\n" * 20_000 + "0 errors\nBOOM error\nval_error=0.2\ndisk failed\nworker killed\n",
+    )
     found = [(row["event"], row["body"], row["severity"]) for row in rows(read(tmp_path))]
     assert found == [
         ("test.boom", "BOOM error", "error"),
@@ -311,7 +326,10 @@ def test_words_of_error_near_the_end_give_rows(tmp_path: Path) -> None:
 
 
 def test_a_logger_that_says_warning_is_believed(tmp_path: Path) -> None:
-    put(tmp_path, "[W501 07:40:18.123456789 socket.cpp:1] cannot be retrieved\n[E501 07:40:18.123456789 socket.cpp:1] cannot bind\n")
+    put(
+        tmp_path,
+        "[W501 07:40:18.123456789 socket.cpp:1] cannot be retrieved\n[E501 07:40:18.123456789 socket.cpp:1] cannot bind\n",
+    )
     assert [row["body"] for row in rows(read(tmp_path))] == ["cannot bind"]
 
 
@@ -454,7 +472,9 @@ def same(one_result: Ingested, other: Ingested) -> bool:
     )
 
 
-@pytest.mark.parametrize(("window", "unit", "ahead"), [(4096, 1 << 30, 1 << 20), (70_000, 20_000, 40_000), (1000, 3001, 30_000)])
+@pytest.mark.parametrize(
+    ("window", "unit", "ahead"), [(4096, 1 << 30, 1 << 20), (70_000, 20_000, 40_000), (1000, 3001, 30_000)]
+)
 def test_windows_and_units_do_not_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int, unit: int, ahead: int
 ) -> None:

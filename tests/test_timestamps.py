@@ -144,7 +144,9 @@ def test_dated_stamps_are_found_anywhere_in_a_sample() -> None:
 # --- layouts nobody listed ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["%d-%b-%Y %H:%M:%S", "%Y %b %d %H:%M:%S", "%d %b %Y, %H:%M:%S.%f", "%m-%d-%Y %I:%M:%S %p"])
+@pytest.mark.parametrize(
+    "form", ["%d-%b-%Y %H:%M:%S", "%Y %b %d %H:%M:%S", "%d %b %Y, %H:%M:%S.%f", "%m-%d-%Y %I:%M:%S %p"]
+)
 def test_an_unlisted_layout_is_learned_from_samples(form: str) -> None:
     times = [datetime(2024, 3 + i % 8, 1 + 2 * i, (5 * i) % 24, 13, 40 + i) for i in range(12)]
     lines = [f"[{time.strftime(form)}] epoch {i} done" for i, time in enumerate(times)]

@@ -277,6 +277,30 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def sizes_disagree(facts: Facts) -> Iterator[Finding]:
+    """A receiver got more or less than it expected: two ranks called one collective with different sizes (M20).
+
+    Who prints it has the smaller buffer, which tells nothing about who is wrong, so nobody is named.
+    """
+    rows = facts.events("gloo.size_mismatch")
+    if rows:
+        yield finding_for(
+            facts,
+            "sizes disagree",
+            [],
+            rows,
+            trust="protocol",
+            strength=0.62,
+            what="Two ranks called one collective with different sizes or types",
+            why="a receiver got a message of another size than it expects; the printer is not the one at fault by that",
+            class_="application",
+            subclass="desync",
+            scope="none",
+            signature="collective-mismatch",
+            control="Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the ranks and their shapes.",
+        )
+
+
 def divergent_collectives(facts: Facts) -> Iterator[Finding]:
     """Ranks of one group wait in different collectives at the same time: their programs went apart (M20)."""
     waiting: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)

@@ -18,6 +18,7 @@ RULES: tuple[Rule, ...] = (
     protocol.named_by_all,
     protocol.named_as_missing,
     protocol.missing_from_watchdog,
+    protocol.sizes_disagree,
     protocol.divergent_collectives,
     protocol.wait_for,
     local.sudden_exit,

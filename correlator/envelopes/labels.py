@@ -93,9 +93,13 @@ def mpi(text: str, p: Peeled, ctx: FileContext) -> str | None:
 _TEE = re.compile(r"\[([A-Za-z_]+?)(\d{1,5})\]:")
 # [rank9]: text (torch's excepthook) and [rank9]:[E909 … (its C++ logger)
 _RANK = re.compile(r"\[rank(\d{1,6})\]:( ?)")
-_RANK_COLON = re.compile(r"\[rank: ?(\d{1,6})\] ")  # Lightning; the number is a LOCAL rank in its SIGTERM lines
+# [rank: 3] of Lightning, where the number is a LOCAL rank in its SIGTERM lines; [rank 3] of many a program's logger
+_RANK_COLON = re.compile(r"\[[Rr]ank(?:: ?| )(\d{1,6})\]:? (?!Watchdog|Collective|NCCL|Some|To avoid|Timeout|Caught|Process)")
 # rank 3: text · rank 3 step 12 · rank 0/64 on node1: said by the program itself
-_RANK_WORD = re.compile(r"[Rr]ank (\d{1,6})(?:: | (?=step|iter|epoch)|/\d+ )")
+_LEVEL_THEN_RANK = re.compile(
+    r"(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|[IWEFD](?: \d\d:\d\d:\d\d(?:[.,]\d+)?)) \[?[Rr]ank:? ?(\d{1,6})\b"
+)
+_RANK_WORD = re.compile(r"[Rr]ank (\d{1,6})(?:: | (?=step|iter|epoch)|/\d+ | of \d+ )")
 # (RayTrainWorker pid=4711, ip=10.0.0.18) · (Worker_TP2 pid=907) · (worker1, rank=1, pid=44, ip=…) · (raylet)
 _ACTOR = re.compile(r"\(([\w.-]+)((?:,? (?:pid|ip|rank|task_name|actor)=[^\s,)]*)*)(?:, [\w.=-]+)*\) ?")
 _ACTOR_PLAIN = re.compile(r"\((?:raylet|autoscaler \+[\dhms]+)(?:, ip=[\w.:]+)?\) ")
@@ -132,7 +136,7 @@ def _tee(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 def rank_colon(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """Lightning's ``[rank: N] ``; in its SIGTERM lines the number is a LOCAL rank."""
-    match = _RANK_COLON.match(text) if text.startswith("[rank:") else None
+    match = _RANK_COLON.match(text) if text.startswith(("[rank:", "[rank ")) else None
     if not match:
         return None
     rest = text[match.end() :]
@@ -165,7 +169,11 @@ def actor(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 def rank_word(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """A message that begins with the program's own rank: claimed, but left in the text."""
-    if p.rank is None and text.startswith(("rank ", "Rank ")) and (match := _RANK_WORD.match(text)):
+    if p.rank is not None:
+        return None
+    match = _RANK_WORD.match(text) if text.startswith(("rank ", "Rank ")) else None
+    match = match or (_LEVEL_THEN_RANK.match(text) if text[:1].isupper() and "ank" in text[:40] else None)
+    if match:
         p.claim_rank(int(match[1]))
         p.identity.append(f"rank{match[1]}")
     return None

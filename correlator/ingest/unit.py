@@ -337,7 +337,7 @@ class UnitReader:
         """The last lines: all of them where several writers alternate, else back to the last stamp."""
         window = self._window
         begin = max(window.start, window.end - self.limits.tail_bytes)
-        if begin > window.start:
+        if begin > 0 and window.data[begin - 1] != 10:  # in the middle of a line
             begin = window.next_start(window.line_end(begin)) or window.end
         if self._several:
             for start, end in window.lines_between(begin, window.end):
