@@ -67,6 +67,13 @@ LIGHTNING = (
     ),
     line(
         "load_started",
+        "other",
+        ("resume=", "resume_from=", "resume_from_checkpoint=", "--resume ", "--resume_from_checkpoint "),
+        r"\b(?:--)?resume(?:_from(?:_checkpoint)?)?[= ](?P<path>[\w./=-]+\.(?:pt|pth|ckpt|bin|tar|safetensors))\b",
+        "run 1  world_size=8  resume=checkpoints/exp7/last.pt",
+    ),
+    line(
+        "load_started",
         "Lightning",
         ("Restoring states from the checkpoint",),
         rf"Restoring states from the checkpoint (?:path )?at {PATH}",

@@ -11,6 +11,8 @@ from correlator.checkpoints.resume import Load, LogSide, Save, judge
 from correlator.diagnosis import Resume
 from correlator.records import Row
 
+#: A log whose first step line is at most this one begins at the start of the run.
+_FIRST_STEPS = 10
 #: Verdict areas after which saved weights cannot be trusted from the first fault on.
 _TAINTING = frozenset({"silent-corruption"})
 
@@ -50,6 +52,8 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
             marks.add(mark)
             if row.attr("completion") == "none":
                 marks.add("silent end")
+                if event == "checkpoint.save_started" and _went_on(facts, row):
+                    marks.add("finished")
     failing = _failed_while_saving(facts, chosen)
     tainted = chosen is not None and chosen.subclass in _TAINTING
     return LogSide(
@@ -73,13 +77,30 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
         started_from_scratch_after_restart=bool(facts.events("megatron.from_scratch"))
         and bool(facts.events("torchrun.restart")),
         storage_errors_during_save=failing and chosen is not None and chosen.subclass == "storage",
-        failed_at_start=not facts.trained,
+        failed_at_start=not facts.trained or _seen_from_the_start(facts),
         loads=tuple(
             Load(r.step, r.attr("path") or None, failed=r.event == "checkpoint.load_failed")
-            for r in facts.events("checkpoint.loaded", "checkpoint.load_failed")
+            for r in facts.events("checkpoint.loaded", "checkpoint.load_failed", "checkpoint.load_started")
+            if r.event != "checkpoint.load_started" or _went_on(facts, r)
         ),
         save_interval=_save_interval(facts),
     )
+
+
+def _went_on(facts: Facts, row: Row) -> bool:
+    """Whether training steps were printed after a line: a save or load that the framework does not end with a word."""
+    return any(
+        (r.file == row.file and r.byte_offset > row.byte_offset)
+        or (r.time is not None and row.time is not None and row.timestamp_basis == "printed" and r.time > row.time)
+        for r in facts.progress
+    )
+
+
+def _seen_from_the_start(facts: Facts) -> bool:
+    """Whether the logs hold the run from its first steps on, and no save or load in it, so nothing was saved."""
+    steps = [r.step for r in facts.progress if r.step is not None]
+    spoken = any(r.emitter == "checkpoint" for r in facts.rows)
+    return bool(steps) and min(steps) <= _FIRST_STEPS and not spoken
 
 
 def _failed_while_saving(facts: Facts, chosen: Finding | None) -> bool:
