@@ -1,21 +1,14 @@
-"""The framework parsers on their fixtures, and the spots where one regular expression is not enough.
-
-``fixtures/parsers/<parser>--<case>.log`` is read as any log is; ``.expected.jsonl`` beside it holds the rows of that parser,
-one a line. ``CORRELATOR_REWRITE_FIXTURES=1 pytest tests/test_parsers_frameworks.py`` writes them anew: read the diff.
-"""
+"""The framework parsers: the spots where one regular expression is not enough."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
+from parsing import find
 
 from correlator.events import Parser
-from correlator.ingest import ingest
 from parsers import (
     accelerate,
     checkpoints,
@@ -33,65 +26,17 @@ from parsers import (
 )
 from parsers._dumps import PATIENCE, read_dotted, read_yaml
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "parsers"
 PARSERS: dict[str, Parser] = {
     module.PARSER.name: module.PARSER
     for module in (
         accelerate, checkpoints, composer, configs, deepspeed, horovod, jax, lightning, megatron, numerics, nvrx, ray_serving, trainers
     )
 }  # fmt: skip
-KEPT = ("line", "event", "severity", "node", "rank", "local_rank", "group_rank", "pid", "gpu", "attempt", "step",
-        "elapsed_ms", "timeout_ms", "exit_code", "signal", "peer", "count")  # fmt: skip
-
-
-def rows_of(parser: Parser, log: Path) -> list[dict[str, object]]:
-    """The rows of one parser in one file: what it captured and who it is about, not where the row lies."""
-    events = ingest(log, patterns=parser.patterns).events.select([*KEPT, "attributes"])
-    own = {pattern.event for pattern in parser.patterns}
-    return [
-        {k: dict(v) if k == "attributes" else v for k, v in row.items() if v is not None}
-        for row in events.to_pylist()
-        if row["event"] in own  # the end of a file may give a general row
-    ]
-
-
-def find(parser: Parser, text: str) -> list[tuple[str, dict[str, object]]]:
-    """What a parser makes of a text whose first line is the candidate."""
-    lines = text.split("\n")
-    for pattern in parser.patterns:
-        if not any(literal in lines[0] for literal in pattern.literals):
-            continue
-        if pattern.block is not None:
-            founds = pattern.block(lines[: pattern.block_lines + 1])
-            if founds:
-                return [(pattern.event, {**pattern.fields, **found.fields}) for found in founds]
-        elif match := re.search(pattern.regex, lines[0]):
-            return [
-                (pattern.event, {**pattern.fields, **{k: v for k, v in match.groupdict().items() if v is not None}})
-            ]
-    return []
 
 
 def event_of(parser: Parser, text: str) -> str | None:
     found = find(parser, text)
     return found[0][0] if found else None
-
-
-LOGS = sorted(log for log in FIXTURES.glob("*.log") if log.name.partition("--")[0] in PARSERS)
-
-
-@pytest.mark.parametrize("log", LOGS, ids=[log.stem for log in LOGS])
-def test_fixture_gives_the_expected_rows(log: Path) -> None:
-    expected = log.with_suffix(".expected.jsonl")
-    rows = rows_of(PARSERS[log.name.partition("--")[0]], log)
-    if os.environ.get("CORRELATOR_REWRITE_FIXTURES"):
-        expected.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    assert rows == [json.loads(line) for line in expected.read_text().splitlines()]
-    assert rows
-
-
-def test_every_parser_has_a_fixture() -> None:
-    assert {log.name.partition("--")[0] for log in LOGS} == set(PARSERS)
 
 
 def test_a_kernel_line_is_none_of_theirs() -> None:

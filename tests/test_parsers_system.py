@@ -1,20 +1,13 @@
-"""The parsers of NCCL, kernels, schedulers and tools on their fixtures, and the spots where they are easily fooled.
-
-``fixtures/parsers/<parser>--<case>.log`` is read as any log is; ``.expected.jsonl`` beside it holds the rows of that parser,
-one a line. ``CORRELATOR_REWRITE_FIXTURES=1 pytest tests/test_parsers_system.py`` writes them anew: read the diff.
-"""
+"""The parsers of NCCL, kernels, schedulers and tools: the spots where they are easily fooled."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
 from pathlib import Path
 
+import parsing
 import pytest
 
 from correlator.events import Parser
-from correlator.ingest import ingest
 from parsers import (
     batch,
     environment,
@@ -33,7 +26,6 @@ from parsers import (
 )
 from parsers._pci import normalise_pci
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "parsers"
 PARSERS: dict[str, Parser] = {
     module.PARSER.name: module.PARSER
     for module in (
@@ -41,53 +33,12 @@ PARSERS: dict[str, Parser] = {
         shell, slurm, storage,
     )
 }  # fmt: skip
-LOGS = sorted(log for log in FIXTURES.glob("*.log") if log.name.partition("--")[0] in PARSERS)
-KEPT = ("line", "event", "severity", "node", "rank", "local_rank", "task", "process_group", "pid", "gpu", "pci_bus_id", "xid",
-        "exit_code", "signal", "peer", "count")  # fmt: skip
-
-
-def rows_of(parser: Parser, log: Path) -> list[dict[str, object]]:
-    """The rows of one parser in one file: what it captured and who it is about, not where the row lies."""
-    table = ingest(log, patterns=parser.patterns).events.select([*KEPT, "attributes"])
-    found = []
-    for row in table.to_pylist():
-        if row["event"].startswith("log."):  # a line with an error word that no pattern of this parser took
-            continue
-        attributes = dict(row.pop("attributes"))
-        found.append({k: v for k, v in row.items() if v is not None} | {"attributes": attributes})
-    return found
 
 
 def find(parser: Parser, text: str) -> dict[str, object]:
-    """What the first fitting pattern makes of a text whose first line is the candidate; empty when none fits."""
-    lines = text.split("\n")
-    for pattern in parser.patterns:
-        if not any(literal in lines[0] for literal in pattern.literals):
-            continue
-        if pattern.block is not None:
-            if founds := pattern.block(lines[: pattern.block_lines + 1]):
-                return {"event": founds[0].event or pattern.event, **pattern.fields, **founds[0].fields}
-        elif match := re.search(pattern.regex, lines[0]):
-            return {
-                "event": pattern.event,
-                **pattern.fields,
-                **{k: v for k, v in match.groupdict().items() if v is not None},
-            }
-    return {}
-
-
-@pytest.mark.parametrize("log", LOGS, ids=[log.stem for log in LOGS])
-def test_fixture_gives_the_expected_rows(log: Path) -> None:
-    expected = log.with_suffix(".expected.jsonl")
-    rows = rows_of(PARSERS[log.name.partition("--")[0]], log)
-    if os.environ.get("CORRELATOR_REWRITE_FIXTURES"):
-        expected.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    assert rows == [json.loads(line) for line in expected.read_text(encoding="utf-8").splitlines()]
-    assert rows
-
-
-def test_every_parser_has_a_fixture() -> None:
-    assert {log.name.partition("--")[0] for log in LOGS} == set(PARSERS)
+    """What the first fitting pattern makes of a text; empty when none fits."""
+    founds = parsing.find(parser, text)
+    return {"event": founds[0][0], **founds[0][1]} if founds else {}
 
 
 # --- PCI addresses ---------------------------------------------------------------------------------------------------
@@ -278,7 +229,11 @@ def test_shared_memory_in_bytes(line: str, size: int) -> None:
 def test_a_healthy_device_is_an_identity_and_nothing_else() -> None:
     pattern = next(p for p in gpu_tools.PARSER.patterns if p.event == "gpu.query")
     assert pattern.block is not None
-    text = (FIXTURES / "gpu_tools--query.log").read_text(encoding="utf-8").split("\n")
+    text = (
+        (Path(__file__).parents[1] / "fixtures/parsers" / "gpu_tools--query.log")
+        .read_text(encoding="utf-8")
+        .split("\n")
+    )
     start = next(i for i, line in enumerate(text) if line.startswith("GPU 00000000:1B"))
     assert [found.event for found in pattern.block(text[start:])] == ["gpu.identity"]
 
