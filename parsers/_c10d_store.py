@@ -19,7 +19,7 @@ _REMOTE = r"remote=\[(?:::ffff:)?(?P<peer>[\w.-]+)\]:(?P<peer_port>\d+)"
 def _timed(match: re.Match[str]) -> dict[str, object]:
     """Named groups, with ``after`` (a printed duration) as ``timeout_ms`` and host and port as ``peer``."""
     fields = named(match)
-    after = fields.pop("after", None)
+    after = next((fields.pop(g) for g in ("after", "after2") if g in fields), None)
     if after is not None:
         fields["timeout_ms"] = milliseconds(str(after))
     host = next((str(fields.pop(g)) for g in ("host", "host2") if g in fields), "")
@@ -80,10 +80,11 @@ BARRIER_TIMEOUT = Pattern(
 
 STORE_TIMEOUT = Pattern(
     event="c10d.store_timeout",
-    literals=("wait timeout after ", "Socket Timeout", "barrier timeout after "),
+    literals=("wait timeout after ", "Socket Timeout", "barrier timeout after ", "waitForInput: socket SocketImpl("),
     block=one_line(
         r"wait timeout after (?P<after>\d+ ?m?s), keys?: (?P<key>\S+)|barrier timeout after (?P<timeout_ms>\d+)ms, "
-        r"key: (?P<barrier_key>\S+)|(?:^|: |\] ?)(?P<what>Socket Timeout)\b",
+        r"key: (?P<barrier_key>\S+)|(?:^|: |\] ?)(?P<what>Socket Timeout)\b|"
+        rf"waitForInput: socket SocketImpl\((?:.*?{_REMOTE})?.* timed out after (?P<after2>\d+ms)",
         _timed,
     ),
     block_lines=0,
