@@ -41,9 +41,12 @@ def the_whole_job(facts: Facts) -> Iterator[Finding]:
         ):
             # After workers ran, a rendezvous fails because they went away, not the other way round.
             continue
+        if signature.class_ == "configuration" and not facts.before_training(incident.rows[0]):
+            # What let the job train was not set wrongly.
+            continue
         yield Finding(
             rule="scheduler ended the step" if by_scheduler else "concerns the whole job",
-            incident=replace(incident, ranks=()),
+            incident=replace(incident, ranks=(), nodes=incident.nodes if by_scheduler else ()),
             trust="outside" if by_scheduler else "local",
             strength=signature.weight if by_scheduler else _own_strength(signature),
             why=(
@@ -83,16 +86,18 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         time=rows[0].time,
         bound=rows[0].time_bound_ns,
     )
-    step_was_aborted = bool(facts.events("slurm.step_aborted"))
+    # A step that already fails is stopped on the other nodes, too.
+    follows = bool(facts.events("slurm.step_aborted")) or _own_error_elsewhere(facts, nodes)
     yield Finding(
         rule="launcher was signalled from outside",
         incident=incident,
-        trust="exit" if step_was_aborted else "outside",
-        strength=0.55 if everywhere or step_was_aborted else 0.85,
+        trust="exit" if follows else "outside",
+        strength=0.55 if everywhere or follows else 0.85,
         why=(
             "every launcher received the signal"
             if everywhere
-            else f"only the launcher of {', '.join(nodes)} received a signal; other nodes lost their peers afterwards"
+            else f"only the launcher of {', '.join(nodes)} received a signal"
+            + ("" if follows else "; other nodes lost their peers afterwards")
         ),
         class_="infrastructure",
         subclass="scheduler",
@@ -102,6 +107,14 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         else "Stopped from outside by SIGTERM (preemption or cancel)",
         scope="none" if everywhere else "node",
         control="Ask the scheduler for the job's record (sacct -j JOB -o State,Reason,ExitCode): it names the sender.",
+    )
+
+
+def _own_error_elsewhere(facts: Facts, nodes: Sequence[str]) -> bool:
+    """Whether a rank on another node than these raised an exception of its own, which no signal here can cause."""
+    return any(
+        i.event == "python.exception" and i.role == "initiator" and i.ranks and i.nodes and not set(i.nodes) & set(nodes)
+        for i in facts.incidents
     )
 
 
