@@ -21,7 +21,6 @@ _HOST_SLOT = re.compile(r"([A-Za-z][\w.-]*\d[\w.-]*):(\d{1,4}) (out|err): ?")
 _ROLE = re.compile(r"(?:i\.)?[\w-]+/(\d+) (?=\[|\S*:)")
 # run.host.nolog [stderr] text
 _NOLOG = re.compile(r"[\w-]+\.([\w.-]+)\.nolog \[(stdout|stderr)\] ")
-_STREAM_TAG = re.compile(r"\[(stdout|stderr)\] ")
 
 
 def fan_in(text: str, p: Peeled, ctx: FileContext) -> str | None:
@@ -94,7 +93,9 @@ _TEE = re.compile(r"\[([A-Za-z_]+?)(\d{1,5})\]:")
 # [rank9]: text (torch's excepthook) and [rank9]:[E909 … (its C++ logger)
 _RANK = re.compile(r"\[rank(\d{1,6})\]:( ?)")
 # [rank: 3] of Lightning, where the number is a LOCAL rank in its SIGTERM lines; [rank 3] of many a program's logger
-_RANK_COLON = re.compile(r"\[[Rr]ank(?:: ?| )(\d{1,6})\]:? (?!Watchdog|Collective|NCCL|Some|To avoid|Timeout|Caught|Process)")
+_RANK_COLON = re.compile(
+    r"\[[Rr]ank(?:: ?| )(\d{1,6})\]:? (?!Watchdog|Collective|NCCL|Some|To avoid|Timeout|Caught|Process)"
+)
 # rank 3: text · rank 3 step 12 · rank 0/64 on node1: said by the program itself
 _LEVEL_THEN_RANK = re.compile(
     r"(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|[IWEFD](?: \d\d:\d\d:\d\d(?:[.,]\d+)?)) \[?[Rr]ank:? ?(\d{1,6})\b"

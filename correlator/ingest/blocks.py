@@ -15,11 +15,12 @@ SPREAD = 20_000
 
 
 def group_of(p: Peeled) -> Hashable:
-    """Lines with equal groups can belong to one block: same process, same stream, and with or without ``[rankN]:``.
+    """Lines with equal groups can belong to one block: same process, same stream, and inside a traceback or outside.
 
-    torch puts that prefix on every line of a traceback or on none.
+    torch's excepthook puts ``[rankN]: `` on every line of a traceback; its C++ logger puts it in front of a head, and
+    what follows such a line has none.
     """
-    return p.key, p.stream, p.inner_rank is not None
+    return p.key, p.stream, p.inner_rank is not None and not p.headed
 
 
 class LineIndex:

@@ -103,12 +103,12 @@ def judge_job(files: Sequence[SourceFile], job: JobContext) -> JobContext:
 def plan_units(files: Sequence[SourceFile]) -> list[Unit]:
     """All units in the order of files and bytes. The cut depends on sizes alone, never on workers."""
     units: list[Unit] = []
-    for file in files:
+    for position, file in enumerate(files):
         start = 0
         while not file.streamed and file.size - start >= 2 * UNIT_BYTES:
-            units.append(Unit(len(units), file, start, start + UNIT_BYTES))
+            units.append(Unit(len(units), position, file, start, start + UNIT_BYTES))
             start += UNIT_BYTES
-        units.append(Unit(len(units), file, start, file.size))
+        units.append(Unit(len(units), position, file, start, file.size))
     return units
 
 

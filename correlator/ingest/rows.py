@@ -7,7 +7,7 @@ with ``_`` are for the merge only and never reach the table.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -127,9 +127,8 @@ def collapse(rows: Sequence[Row]) -> list[Row]:
 # --- Arrow -----------------------------------------------------------------------------------------------------------
 
 
-def to_table(rows: Iterable[Row]) -> pa.Table:
+def to_table(rows: Sequence[Row]) -> pa.Table:
     """The rows as a table of ``correlator.events.SCHEMA``."""
-    rows = list(rows)
     present: set[str] = set().union(*rows) if rows else set()
     columns = []
     for column in SCHEMA:

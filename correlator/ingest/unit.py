@@ -31,9 +31,12 @@ LOOK_BACK_LINES = 50
 _LOOK_BACK_ALL = 400
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
 ERROR_ROWS = 40
+# Lines with something like a time in them that are tried for a file's first stamp.
+_HEAD_TRIES = 10
 # Parts of one line that a collector cut.
 _MAX_PARTS = 8
-_CLOCK = re.compile(rb"\d:\d\d:\d\d")
+# Something like a time of day. It begins with a plain byte, which makes the search several times faster.
+_CLOCK = re.compile(rb":[0-5]\d:[0-5]\d")
 
 
 class UnitReader:
@@ -45,7 +48,7 @@ class UnitReader:
         self.matcher = matcher
         self.context = context
         self.limits = limits
-        self.result = UnitResult(unit.index, unit.file.name, context)
+        self.result = UnitResult(unit.index, unit.position, context)
         self.rows = self.result.rows
         self._covered: dict[int, set[int]] = defaultdict(set)  # entry -> file offsets of lines its blocks used
         self._taken: set[int] = set()  # file offsets of lines that some pattern took
@@ -294,7 +297,7 @@ class UnitReader:
     def _saw(self, start: int, p: Peeled) -> None:
         """Note a sign of life of the line's writer; what comes last in the file counts."""
         key = p.key
-        if not key and not p.text.strip():
+        if not key and p.timestamp_ns is None and not p.text.strip():
             return  # nobody in particular said nothing
         if p.timestamp_ns is not None:
             first, last = self._spans.get(key, (p.timestamp_ns, p.timestamp_ns))
@@ -324,14 +327,22 @@ class UnitReader:
             result.last_ns = last if result.last_ns is None else max(result.last_ns, last)
 
     def _read_head(self) -> None:
-        """The first lines: all of them where several writers alternate, else on to the first stamp."""
+        """The first lines: all of them where several writers alternate, else the first and the first stamped one."""
         window = self._window
         last = min(window.end, self.limits.head_bytes)
-        for number, (start, end) in enumerate(window.lines_between(0, last)):
+        if self._several:
+            for start, end in window.lines_between(0, last):
+                self._saw(start, self._peel(start, end))
+            return
+        position = 0
+        for _ in range(_HEAD_TRIES):
+            start, end = window.line_at(position)
             p = self._peel(start, end)
             self._saw(start, p)
-            if not self._several and (p.timestamp_ns is not None or number == LOOK_BACK_LINES):
+            clock = _CLOCK.search(window.data, max(end, position), last)
+            if p.timestamp_ns is not None or clock is None:
                 break
+            position = clock.start()
 
     def _read_tail(self) -> None:
         """The last lines: all of them where several writers alternate, else back to the last stamp."""

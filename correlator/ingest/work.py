@@ -21,12 +21,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A byte range of one file; ``index`` orders the units of a run."""
+    """A byte range of one file; ``index`` orders the units of a run, ``position`` the files."""
 
     index: int
+    position: int
     file: SourceFile
     start: int
     end: int
+
+    @property
+    def whole(self) -> bool:
+        """True when the unit is all of its file."""
+        return self.start == 0 and self.end == self.file.size
 
 
 @dataclass(slots=True)
@@ -34,7 +40,7 @@ class UnitResult:
     """What a unit gave. ``lines``: lines that end in its own range, by which later units' line numbers grow."""
 
     index: int
-    file: str
+    position: int
     context: FileContext
     rows: list[Row] = field(default_factory=list)
     writers: dict[str, WriterTrace] = field(default_factory=dict)
