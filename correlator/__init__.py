@@ -1,8 +1,6 @@
 """Which rank failed first in a dead multi-node training job, whose fault it was, and where to resume.
 
-    import correlator
-    d = correlator.diagnose("logs/")
-    d.verdict, d.initiator, d.resume, d.events, d.graph
+``d = correlator.diagnose("logs/")``; then ``d.verdict``, ``d.initiator``, ``d.resume``, ``d.events`` and ``d.graph``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Typed errors.
 
-    CorrelatorError
-    +-- UsageError          the caller asked for something impossible; exit code 2
-    |   +-- NothingReadable no file at the given place could be read
-    +-- SignatureError      a signature file is malformed
+CorrelatorError
++-- UsageError          the caller asked for something impossible; exit code 2
+|   +-- NothingReadable no file at the given place could be read
++-- SignatureError      a signature file is malformed
 """
 
 

@@ -54,8 +54,8 @@ PARSER = Parser(
         Pattern(
             event="shell.exit_status",
             literals=("exit status ", "exit code ", "exit code: ", "exit=", "exit 0"),
-            regex=r"(?i)^(?:\+ )?(?:[\w ./-]{0,60} )?"
-            r"exit(?:ed)?(?: with)?(?: status| code)?[ =:]+(?P<exit_code>\d{1,3})\s*$",
+            regex=r"(?i)^(?:[+=#*-]+ )?(?:[\w ./-]{0,60} )?"
+            r"exit(?:ed)?(?: with)?(?: status| code)?[ =:]+(?P<exit_code>\d{1,3})[\s=#*-]*$",
             sample="mpirun exit status 0",
             not_samples=("srun: error: node012: task 3: Exited with exit code 1", "echo exit=0 >> marker"),
             severity="info",
@@ -70,9 +70,16 @@ PARSER = Parser(
         Pattern(
             event="ssh.failed",
             literals=("ssh: connect to host ", "ssh: Could not resolve hostname "),
-            regex=r"ssh: (?:connect to host (?P<peer>\S+) port \d+: (?P<reason>.*)|"
+            regex=r"ssh: (?:connect to host (?P<node>\S+) port \d+: (?P<reason>.*)|"
             r"Could not resolve hostname (?P<name>[^:]+): (?P<why>.*))$",
             sample="ssh: connect to host node012 port 22: Connection refused",
+        ),
+        Pattern(  # DeepSpeed's launcher
+            event="ssh.failed",
+            literals=(" was not reachable via ssh",),
+            regex=r"\bhost=(?P<node>[\w.-]+) was (?P<reason>not reachable via ssh)",
+            sample="RuntimeError: Using hostfile at /job/hostfile but host=node012 was not reachable via ssh. If you "
+            "are running with a single node please remove /job/hostfile or setup passwordless ssh.",
         ),
         Pattern(
             event="ssh.failed",

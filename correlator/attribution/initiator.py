@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from correlator.cascade.model import SECOND, Facts, Finding, before_in_stream, certainly_before, interval
@@ -20,11 +20,13 @@ _TRUST_BONUS = {
 }
 #: Taken off a direct cause that lies certainly after the stall began: it cannot have set it off.
 _TOO_LATE = 0.35
-#: Taken off what happened in a restarted attempt when an earlier attempt already failed.
-_LATER_ATTEMPT = 0.2
+#: Taken off what happened in another attempt than the one that is judged.
+_OTHER_ATTEMPT = 1.0
 _DIRECT = ("outside", "local", "exit")
 #: A direct cause must beat a weaker direct one by less than this to lose to it for coming later.
 _EARLIER_WINS_WITHIN = 0.45
+#: A finding that names a reason may be weaker by this than one about the same ranks that names none.
+_MORE_TELLING_WITHIN = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,13 @@ class Ranked:
 def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
     """The findings, best first."""
     findings = [_with_rank_from_others(facts, f, findings) for f in findings]
-    stall = stall_began(facts)
+    findings = [_with_node_from_others(f, findings) for f in findings]
+    findings = [f for f in findings if not _superseded(facts, f, findings)]
+    attempts = [attempt_of(facts, f) for f in findings]
+    judged = judged_attempt(facts, attempts)
+    stall = stall_began(facts, judged)
     ranked = []
-    for finding in findings:
+    for finding, attempt in zip(findings, attempts, strict=True):
         score = finding.strength + _TRUST_BONUS[finding.trust]
         when = interval(finding.incident.time, finding.incident.bound)
         if (
@@ -51,8 +57,8 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
             and when[0] > stall[1] + 2 * SECOND
         ):
             score -= _TOO_LATE
-        if finding.incident.attempt > min((f.incident.attempt for f in findings), default=0):
-            score -= _LATER_ATTEMPT
+        if attempt is not None and attempt != judged:
+            score -= _OTHER_ATTEMPT
         agreeing = sum(
             1
             for other in findings
@@ -75,6 +81,7 @@ def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
         same = [
             r for r in ranked if r.finding.trust in _DIRECT and r.finding.incident.ranks == lead.finding.incident.ranks
         ]
+        same = same or _more_telling(lead, ranked)
         return [*same, *[r for r in ranked if r not in same]] if lead.finding.incident.ranks else ranked
     for other in ranked[1:]:
         if (
@@ -90,19 +97,58 @@ def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
     return [lead, *[r for r in ranked if r is not lead]]
 
 
+def _more_telling(lead: Ranked, ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Where the leading finding only says that some ranks are missing: one of the same ranks that says why."""
+    if lead.finding.class_ != "unknown":
+        return []
+    ranks = lead.finding.incident.ranks
+    known = [r for r in ranked if r.finding.incident.ranks == ranks and r.finding.class_ != "unknown"]
+    return [r for r in known if lead.score - r.score < _MORE_TELLING_WITHIN][:1]
+
+
+def _with_node_from_others(finding: Finding, findings: Sequence[Finding]) -> Finding:
+    """A death that names neither rank nor node, nor a reason, takes the only node that others report an error of."""
+    if finding.trust != "local" or finding.class_ != "unknown" or finding.incident.ranks or finding.incident.nodes:
+        return finding
+    named = {f.incident.nodes for f in findings if f.trust == "local" and f.incident.nodes}
+    if len(named) != 1 or len(nodes := named.pop()) != 1:
+        return finding
+    return replace(finding, incident=replace(finding.incident, nodes=nodes), scope="node")
+
+
+def _superseded(facts: Facts, finding: Finding, findings: Sequence[Finding]) -> bool:
+    """Whether another finding about the same ranks or nodes says what this one comes from."""
+    ranks, nodes = set(finding.incident.ranks), set(finding.incident.nodes)
+    for other in findings:
+        signature = facts.signatures.get(other.signature or "")
+        same = ranks <= set(other.incident.ranks) if ranks else nodes <= set(other.incident.nodes)
+        if signature is not None and finding.signature in signature.supersedes and same:
+            return True
+    return False
+
+
 def _with_rank_from_others(facts: Facts, finding: Finding, findings: Sequence[Finding]) -> Finding:
     """A cause without a rank takes the one that independent rules name: on its node, or of the same kind.
 
     A kernel that killed a process for memory knows the host and its own pid; in a container both differ from those of
     the job, so the only rank that ended by SIGKILL is meant.
     """
-    if finding.trust != "local" or finding.incident.ranks or len(finding.incident.nodes) > 1 or finding.scope == "all":
+    if (
+        finding.trust not in ("local", "outside")
+        or finding.incident.ranks
+        or len(finding.incident.nodes) > 1
+        or finding.scope == "all"
+    ):
         return finding
     nodes = finding.incident.nodes
     foreign_host = bool(nodes) and not facts.topology.ranks_on(nodes[0])
     named = set()
     for other in findings:
-        if other is finding or len(other.incident.ranks) != 1 or other.trust not in ("protocol", "exit", "silence"):
+        if other is finding or not other.incident.ranks:
+            continue
+        if other.trust == "local" and nodes and other.incident.nodes == nodes:
+            named.add((other.incident.ranks, other.incident.nodes))
+        if len(other.incident.ranks) != 1 or other.trust not in ("protocol", "exit", "silence"):
             continue
         same_kind = other.trust == "exit" and other.subclass is not None and other.subclass == finding.subclass
         killed = other.trust == "exit" and any(r.exit_code == -9 or r.signal == 9 for r in other.incident.rows)
@@ -110,20 +156,43 @@ def _with_rank_from_others(facts: Facts, finding: Finding, findings: Sequence[Fi
             (nodes and other.incident.nodes == nodes)
             or (not nodes and same_kind)
             or (foreign_host and finding.subclass == "memory" and killed)
+            or (foreign_host and other.silent and not other.incident.nodes)
         ):
             named.add((other.incident.ranks, other.incident.nodes))
     if len(named) != 1:
         return finding
     ((ranks, where),) = named
-    incident = replace(finding.incident, ranks=ranks, nodes=where if foreign_host or not nodes else nodes)
-    return replace(finding, incident=incident, scope="rank")
+    incident = replace(finding.incident, ranks=ranks, nodes=where if (where and foreign_host) or not nodes else nodes)
+    return replace(finding, incident=incident, scope="rank" if len(ranks) == 1 else "ranks")
 
 
-def stall_began(facts: Facts) -> tuple[int, int] | None:
+def attempt_of(facts: Facts, finding: Finding) -> int | None:
+    """The attempt a finding belongs to: as its line's file states it, else by the clock; None where neither tells."""
+    incident, restarts = finding.incident, facts.events("torchrun.restart")
+    if incident.first is None or incident.first.attempt is not None or not restarts:
+        return incident.attempt
+    when = interval(incident.time, incident.bound)
+    if when is None:
+        return None
+    starts = ((r.attempt or 0, interval(r.time, r.time_bound_ns)) for r in restarts)
+    return max((number for number, start in starts if start is not None and start[1] < when[0]), default=0)
+
+
+def judged_attempt(facts: Facts, attempts: Iterable[int | None]) -> int:
+    """The attempt whose fault ended the job: the last one that trained, since all before it were recovered from.
+
+    Attempts that never trained only met what the one before them left.
+    """
+    known = [a for a in attempts if a is not None]
+    trained = max((r.attempt or 0 for r in facts.progress if r.step is not None), default=0)
+    return min((a for a in known if a >= trained), default=max(known, default=0))
+
+
+def stall_began(facts: Facts, attempt: int = 0) -> tuple[int, int] | None:
     """When the first waiter began to wait (earliest, latest), in ns: its time-out minus how long it ran (M11)."""
     starts = []
     for row in facts.events("c10d.watchdog_timeout"):
-        when = interval(row.time, row.time_bound_ns)
+        when = interval(row.time, row.time_bound_ns) if (row.attempt or 0) == attempt else None
         if when is not None and row.elapsed_ms is not None and row.timestamp_basis == "printed":
             starts.append((when[0] - row.elapsed_ms * 1_000_000, when[1] - row.elapsed_ms * 1_000_000))
     return min(starts, default=None)

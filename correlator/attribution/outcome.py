@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from correlator.cascade.incidents import is_uncaught
 from correlator.cascade.model import Facts, Finding, Incident
 from correlator.records import Row
 
@@ -55,8 +56,13 @@ def completions(facts: Facts) -> list[Row]:
 
 
 def _before_end(incident: Incident, ends: Sequence[Row]) -> bool:
-    """Whether an error lies before a later orderly end of the run in the same stream or by the clock."""
+    """Whether an error lies before a later orderly end of the run in the same stream or by the clock.
+
+    A traceback of unknown time counts as before if it was caught on its way: the run came to its end all the same.
+    """
     row = incident.first
+    if row is not None and incident.inherited and row.attr("frames") and not is_uncaught(row):
+        return True
     return row is not None and any(
         (end.file == row.file and end.byte_offset > row.byte_offset)
         or (

@@ -17,9 +17,9 @@ from correlator.cascade.model import Facts, Finding
 from correlator.cascade.protocol import finding_for
 from correlator.cascade.stands import stands, wait_graph
 from correlator.diagnosis import FailureClass
-from correlator.hostlist import fold_ranges
+from correlator.hostlist import expand_hostlist, fold_ranges
 from correlator.records import Row
-from correlator.topology.model import Rank
+from correlator.topology.model import Rank, short_name
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
 PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")
@@ -61,14 +61,10 @@ def wave_kind(facts: Facts) -> str:
 
 
 def spoken(facts: Facts) -> dict[int, Row]:
-    """Ranks that printed an error, of their own or about a peer, with its first row."""
+    """Ranks that printed an error, of their own or about a peer, with its first row; not what a launcher says of them."""
     found: dict[int, Row] = {}
     for incident in facts.incidents:
-        if incident.role in ("initiator", "collateral") and incident.event not in (
-            "torchrun.worker_failed",
-            "torchrun.report_entry",
-            "slurm.task_exit",
-        ):
+        if incident.role in ("initiator", "collateral") and not incident.event.startswith(("torchrun.", "slurm.")):
             for rank in incident.ranks:
                 found.setdefault(rank, incident.rows[0])
     return found
@@ -240,6 +236,38 @@ def silent_node(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def lost_by_the_controller(facts: Facts) -> Iterator[Finding]:
+    """The scheduler's controller reports nodes of this job as not responding, and they say nothing themselves (M33)."""
+    top, talkers = facts.topology, spoken(facts)
+    named: dict[str, list[Row]] = defaultdict(list)
+    for row in facts.events("slurm.node_down"):
+        if row.attr("what") != "updated":  # that is an administrator's doing
+            for host in expand_hostlist(row.attr("down_nodes")) or [row.node or ""]:
+                named[short_name(host)].append(row)
+    lost = sorted(n for n in named if n in top.nodes and n not in facts.nodes_with_epitaph)
+    lost = [n for n in lost if not set(top.ranks_on(n)) & set(talkers)]
+    if not lost:
+        return
+    finding = finding_for(
+        facts,
+        "lost by the controller",
+        [r for n in lost for r in top.ranks_on(n)],
+        list({(r.file, r.byte_offset): r for n in lost for r in named[n]}.values())[:3],
+        trust="silence",
+        strength=0.78,
+        scope="node" if len(lost) == 1 else "ranks",
+        silent=True,
+        what=f"Node{'s' if len(lost) > 1 else ''} {', '.join(lost)} stopped answering",
+        class_="infrastructure",
+        subclass="host",
+        signature="node-lost",
+        why="the controller lost them, and none of their processes says anything about the end",
+        control="Console logs and power records of these nodes at that time say why.",
+    )
+    finding.incident.nodes = tuple(lost)
+    yield finding
+
+
 def behind_in_steps(facts: Facts) -> Iterator[Finding]:
     """No error anywhere, but one process stopped a step before all others: a silent hang (M10, M37)."""
     last: dict[int, Row] = {}
@@ -301,5 +329,5 @@ def output_ended_early(facts: Facts) -> Iterator[Finding]:
         signature="agent-killed",
         control="Whether the launcher process of that node was killed is in its kernel log or the scheduler's record.",
     )
-    finding.incident.ranks = ()
+    finding.incident.ranks, finding.incident.nodes = (), (node,)
     yield finding

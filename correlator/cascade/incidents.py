@@ -109,7 +109,7 @@ def _incident(facts: Facts, name: str, role: Role, rows: list[Row]) -> Incident:
 
 
 def one_line(text: str, limit: int = 160) -> str:
-    """The last non-empty line of a text (a traceback's message), cut to ``limit`` characters."""
+    """The first line of a text that is not blank, cut to ``limit`` characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0] if lines else ""
     return first if len(first) <= limit else first[: limit - 1] + "…"
@@ -121,12 +121,13 @@ def survived(facts: Facts, row: Row) -> bool:
     A time inherited from an older line cannot say so; then only the writer's own later lines can.
     """
     if row.rank is not None and any(e.code not in (0, -15) for e in facts.exits.get(row.rank, ())):
-        last = max((r.byte_offset for r in _exceptions(facts, row.writer)), default=row.byte_offset)
+        last = max((r.byte_offset for r in _exceptions(facts, row)), default=row.byte_offset)
         if row.byte_offset == last:
             return False
-    own_later = [r for r in facts.progress if r.writer == row.writer and r.byte_offset > row.byte_offset]
+    own = [r for r in facts.progress if r.writer == row.writer and (r.attempt or 0) == (row.attempt or 0)]
+    own_later = [r for r in own if r.byte_offset > row.byte_offset]
     if own_later:
-        return True
+        return not (is_uncaught(row) and _goes_on(own, row))
     if row.timestamp_basis not in ("printed", "transport") or row.time is None or row.time_bound_ns is None:
         return False
     later = [
@@ -140,5 +141,25 @@ def survived(facts: Facts, row: Row) -> bool:
     return len(later) >= 2 and not facts.events("torchrun.restart")
 
 
-def _exceptions(facts: Facts, writer: str) -> Sequence[Row]:
-    return [r for r in facts.events("python.exception") if r.writer == writer]
+def _exceptions(facts: Facts, row: Row) -> Sequence[Row]:
+    """The exceptions of the same process and attempt, not the launcher's that share its file."""
+    return [
+        r
+        for r in facts.events("python.exception")
+        if r.writer == row.writer and r.rank == row.rank and r.attempt == row.attempt and r.attr("launcher") != "true"
+    ]
+
+
+def is_uncaught(row: Row) -> bool:
+    """Whether a traceback begins at the program's first line, as one that ended the program does."""
+    return row.attr("frames").startswith(("<module>@", "_run_module_as_main@"))
+
+
+def _goes_on(own: Sequence[Row], row: Row) -> bool:
+    """Whether the steps behind a traceback just continue those before: lines that a buffer held back until the end.
+
+    A program that recovers by itself goes back to its last checkpoint first.
+    """
+    before = [r.step for r in own if r.step is not None and r.byte_offset < row.byte_offset]
+    behind = [r.step for r in own if r.step is not None and r.byte_offset > row.byte_offset]
+    return bool(behind) and min(behind) > max(before, default=-1)

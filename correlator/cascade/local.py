@@ -29,6 +29,10 @@ _APPLICATION_XIDS = frozenset({13, 31, 43})
 _EVERYWHERE = 0.75
 
 
+#: Strength of a contradiction between ranks of which none is named as the wrong one.
+_UNDECIDED_PEERS = 0.6
+
+
 def the_whole_job(facts: Facts) -> Iterator[Finding]:
     """A line that speaks of the whole job, above all the scheduler's word on why it ended it (M25)."""
     for incident in _causes(facts):
@@ -36,6 +40,7 @@ def the_whole_job(facts: Facts) -> Iterator[Finding]:
         if signature is None or signature.blames != "job":
             continue
         by_scheduler = signature.subclass == "scheduler"
+        names_its_subject = by_scheduler or incident.event.startswith(("k8s.", "slurm."))
         if signature.subclass == "rendezvous" and (
             facts.trained or facts.exits or facts.events("torchrun.death_signal")
         ):
@@ -46,7 +51,7 @@ def the_whole_job(facts: Facts) -> Iterator[Finding]:
             continue
         yield Finding(
             rule="scheduler ended the step" if by_scheduler else "concerns the whole job",
-            incident=replace(incident, ranks=(), nodes=incident.nodes if by_scheduler else ()),
+            incident=replace(incident, ranks=(), nodes=incident.nodes if names_its_subject else ()),
             trust="outside" if by_scheduler else "local",
             strength=signature.weight if by_scheduler else _own_strength(signature),
             why=(
@@ -59,6 +64,38 @@ def the_whole_job(facts: Facts) -> Iterator[Finding]:
             signature=signature.id,
             title=signature.title,
             scope="none",
+            control=signature.control,
+        )
+
+
+def peers_contradict_each_other(facts: Facts) -> Iterator[Finding]:
+    """A line that proves that ranks do not fit together, and does not say which of them is wrong."""
+    groups: dict[str, list[Incident]] = defaultdict(list)
+    for incident in _causes(facts):
+        signature = facts.signatures.get(incident.signature or "")
+        if signature is not None and signature.blames == "peer":
+            groups[signature.id].append(incident)
+    for name, incidents in groups.items():
+        signature = facts.signatures[name]
+        ranks = sorted({r for i in incidents for r in i.ranks})
+        # Where ranks were set up unlike each other, all of them are to be set up anew; code has an odd one out.
+        all_of_them = signature.class_ == "configuration" and len(ranks) > 1 and _is_everywhere(facts, ranks, True)
+        yield Finding(
+            rule="peers contradict each other",
+            incident=replace(
+                incidents[0],
+                ranks=tuple(facts.expected_ranks()) if all_of_them else (),
+                nodes=(),
+                rows=[r for i in incidents for r in i.rows],
+            ),
+            trust="accusation",
+            strength=_own_strength(signature) if all_of_them else _UNDECIDED_PEERS,
+            why="the line says that ranks do not fit together, not which of them is wrong",
+            class_=signature.class_,
+            subclass=signature.subclass,
+            signature=name,
+            title=signature.title,
+            scope="all" if all_of_them else "none",
             control=signature.control,
         )
 
@@ -85,6 +122,7 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         rows,
         time=rows[0].time,
         bound=rows[0].time_bound_ns,
+        attempt=rows[0].attempt or 0,
     )
     # A step that already fails is stopped on the other nodes, too.
     follows = bool(facts.events("slurm.step_aborted")) or _own_error_elsewhere(facts, nodes)
@@ -113,7 +151,11 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
 def _own_error_elsewhere(facts: Facts, nodes: Sequence[str]) -> bool:
     """Whether a rank on another node than these raised an exception of its own, which no signal here can cause."""
     return any(
-        i.event == "python.exception" and i.role == "initiator" and i.ranks and i.nodes and not set(i.nodes) & set(nodes)
+        i.event == "python.exception"
+        and i.role == "initiator"
+        and i.ranks
+        and i.nodes
+        and not set(i.nodes) & set(nodes)
         for i in facts.incidents
     )
 
@@ -187,7 +229,9 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     incidents = sorted(incidents, key=lambda i: (i.time is None, i.time or 0, i.rows[0].file, i.rows[0].byte_offset))
     lead = incidents[0]
     signature = facts.signatures.get(lead.signature or "")
-    ranks = sorted({r for i in incidents for r in i.ranks} | set(_ranks_by_report(facts, incidents)))
+    about_node = signature is not None and signature.blames == "node"
+    reported = [] if about_node else _ranks_by_report(facts, incidents)
+    ranks = sorted({r for i in incidents for r in i.ranks} | set(reported))
     # An exception that every rank re-raises may name the ranks where it arose (distributed checkpoints do).
     remote = {r for i in incidents for row in i.rows for r in expand_ranges(row.attr("remote_ranks"))}
     ranks = sorted(remote) if remote else ranks
@@ -205,7 +249,7 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     elif not ranks and nodes:
         scope, ranks = (
             "node",
-            [r for n in nodes for r in facts.topology.ranks_on(n)] if signature and signature.blames == "node" else [],
+            [r for n in nodes for r in facts.topology.ranks_on(n)] if about_node else [],
         )
     elif not ranks:
         scope = "none"
@@ -353,7 +397,9 @@ def _exit_finding(facts: Facts, rank: int, end: Exit) -> Finding:
         _exit_rows(facts, rank, end),
         row.signature,
         row.time,
-        row.time_bound_ns,
+        None if row.timestamp_basis == "inherited" else row.time_bound_ns,
+        row.attempt or 0,
+        inherited=row.timestamp_basis == "inherited",
     )
     return Finding(
         rule="ended with a status of its own",

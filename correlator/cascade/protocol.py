@@ -45,7 +45,8 @@ def finding_for(
     """A finding about some ranks; its time is that of the earliest row."""
     who = sorted(set(ranks))
     rows = list(rows)
-    first = min((r for r in rows if r.time is not None), key=lambda r: r.time or 0, default=None)
+    stamped = [r for r in rows if r.time is not None and r.timestamp_basis != "inherited"]
+    first = min(stamped or [r for r in rows if r.time is not None], key=lambda r: r.time or 0, default=None)
     incident = Incident(
         f"{rule}-{fold_ranges(who)}".replace(" ", "-"),
         rows[0].event if rows else "absence",
@@ -56,7 +57,9 @@ def finding_for(
         rows,
         rows[0].signature if rows else None,
         first.time if first else None,
-        first.time_bound_ns if first else None,
+        first.time_bound_ns if first and stamped else None,
+        (rows[0].attempt or 0) if rows else 0,
+        inherited=not stamped,
     )
     scope: Scope = "rank" if len(who) == 1 else "ranks" if who else "none"
     return Finding(
@@ -179,10 +182,13 @@ def _global(facts: Facts, row: Row, group_ranks: Sequence[int]) -> list[int]:
     """Global ranks of group ranks. The printer's own group rank tells which group it is where a grid is known."""
     grid = facts.topology.grid
     axes = axes_of(row.process_group or "") or axes_of(row.attr("pg_desc"))
+    printer = 0 if row.event == "c10d.barrier_missing" else row.group_rank
+    # A printer whose number in the group is not its own rank speaks of a smaller group than that of all ranks.
+    worldwide = printer is None or row.rank is None or printer == row.rank
+    as_they_are = [r for r in group_ranks if worldwide and r in facts.topology.ranks]
     if grid is None or row.rank is None:
-        return [r for r in group_ranks if r in facts.topology.ranks]
+        return as_they_are
     if axes is None:
-        printer = 0 if row.event == "c10d.barrier_missing" else row.group_rank
         stand = stands(facts).get(row.rank)
         by_call = axes_of(stand.text) if stand else None
         choices = [by_call] if by_call else [("tp",), ("dp",), ("pp",), ("tp", "pp"), tuple(grid.axes)]
@@ -193,7 +199,7 @@ def _global(facts: Facts, row: Row, group_ranks: Sequence[int]) -> list[int]:
             and (printer is None or g[printer] == row.rank)
         ]
         if not fitting:
-            return [r for r in group_ranks if r in facts.topology.ranks]
+            return as_they_are
         group = fitting[0]
     else:
         group = grid.group(row.rank, axes)
@@ -230,6 +236,12 @@ def named_by_all(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _is_one_group(rows: Iterable[Row]) -> bool:
+    """Whether rows under one group name can be of one group: torch 2.3 and older number groups in each process anew."""
+    numbers = [row.group_rank for row in rows if row.group_rank is not None]
+    return len(numbers) == len(set(numbers))
+
+
 def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
     """Members of a group that did not time out at the number the others wait at, or never enqueued it (M4, M6, M9)."""
     statuses: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
@@ -238,6 +250,8 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
             statuses[row.attempt, row.process_group or ""].setdefault(row.rank, row)
     behind: dict[int, Row] = {}
     for rows in statuses.values():
+        if not _is_one_group(rows.values()):
+            continue
         target = max((r.seq or -1 for r in rows.values()), default=-1)
         late = {k: r for k, r in rows.items() if r.last_enqueued is not None and r.last_enqueued < target}
         if late and 2 * len(late) < len(rows) + 1:
@@ -312,7 +326,7 @@ def divergent_collectives(facts: Facts) -> Iterator[Finding]:
         calls: dict[tuple[object, ...], list[Row]] = defaultdict(list)
         for row in rows.values():
             calls[row.seq, row.op, row.numel_in, row.numel_out].append(row)
-        if len(rows) < 3 or len(calls) < 2:
+        if len(rows) < 3 or len(calls) < 2 or not _is_one_group(rows.values()):
             continue
         split = sorted(calls.values(), key=lambda c: (len(c), c[0].file, c[0].byte_offset))
         yield finding_for(
@@ -334,7 +348,8 @@ def divergent_collectives(facts: Facts) -> Iterator[Finding]:
 
 def _spoke_otherwise(facts: Facts) -> set[int]:
     """Ranks with an error of a peer in their own words, which are waiters of another kind."""
-    return {i.ranks[0] for i in facts.incidents if i.role == "collateral" and len(i.ranks) == 1}
+    own = (i for i in facts.incidents if not i.event.startswith(("torchrun.", "slurm.")))
+    return {i.ranks[0] for i in own if i.role == "collateral" and len(i.ranks) == 1}
 
 
 def wait_for(facts: Facts) -> Iterator[Finding]:
@@ -348,6 +363,11 @@ def wait_for(facts: Facts) -> Iterator[Finding]:
     order = nx.condensation(graph)
     ends = [set(order.nodes[n]["members"]) for n in order if order.out_degree(n) == 0]
     quiet = sorted(r for end in ends if len(end) == 1 for r in end if r not in places and graph.in_degree(r))
+    # Who aborted saw something of its own; it is neither silent nor known to be outside of the call.
+    quiet = [r for r in quiet if not any(e.code == -6 for e in facts.exits.get(r, ()))]
+    if any(not facts.topology.ranks[r].collected for r in quiet):
+        # Not collected is not silent: the one they wait for may stand in a call of its own and say so elsewhere.
+        quiet = []
     nodes = facts.topology.nodes_of(quiet)
     whole_node = len(nodes) == 1 and quiet == facts.topology.ranks_on(nodes[0])
     if len(quiet) == 1 or whole_node:

@@ -11,6 +11,7 @@ Rule = Callable[[Facts], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
     local.the_whole_job,
+    local.peers_contradict_each_other,
     local.agent_was_told_to_stop,
     local.own_error,
     start.rendezvous_failed,
@@ -26,7 +27,9 @@ RULES: tuple[Rule, ...] = (
     absence.silent_rank,
     absence.node_without_last_word,
     absence.silent_node,
+    absence.lost_by_the_controller,
     transport.store_host_gone,
+    transport.no_route_at_start,
     transport.accused_host,
     transport.late_comer,
     absence.output_ended_early,

@@ -77,6 +77,40 @@ def _store_host_not_collected(facts: Facts, host: str, complaints: Sequence[Row]
     return finding
 
 
+_NO_ROUTE = re.compile(r"No route to host|Network is unreachable|EHOSTUNREACH|ENETUNREACH")
+_CONNECTING = ("nccl.socket_error", "gloo.connect_failed", "c10d.connect_failed", "python.exception")
+
+
+def no_route_at_start(facts: Facts) -> Iterator[Finding]:
+    """Before any step, some ranks' connections are refused by the network itself: routing or a filter, not a process.
+
+    Once training ran, the same text only says that the host at the other end is gone.
+    """
+    rows = [r for r in facts.events(*_CONNECTING) if _NO_ROUTE.search(r.body) and facts.before_training(r)]
+    if not rows or facts.trained:
+        return
+    nodes = sorted({r.node for r in rows if r.node})
+    ranks = {r.rank for r in rows if r.rank is not None} or {n for h in nodes for n in facts.topology.ranks_on(h)}
+    peers = sorted({short_name(r.peer) for r in rows if r.peer})
+    finding = finding_for(
+        facts,
+        "no route at start",
+        ranks if len(nodes) == 1 else [],
+        rows[:3],
+        trust="local",
+        strength=0.7,
+        scope="node" if len(nodes) == 1 else "none",
+        class_="infrastructure",
+        subclass="fabric",
+        what=f"{nodes[0] if len(nodes) == 1 else 'Several nodes'} cannot reach {', '.join(peers) or 'a peer'}",
+        why="the network answers that there is no route, before any step was made",
+        signature="no-route-at-start",
+        control="Connect to a high port from one node to the other, both ways; compare firewall rules and routes.",
+    )
+    finding.incident.nodes = tuple(nodes) if len(nodes) == 1 else ()
+    yield finding
+
+
 def everybody_waits_in_company(facts: Facts) -> Iterator[Finding]:
     """Ranks wait in calls that all their members entered: no rank is behind, so the transport is (M19)."""
     places = stands(facts)
@@ -170,7 +204,7 @@ def accused_host(facts: Facts) -> Iterator[Finding]:
     if len(innocent) == 1:
         host = innocent[0]
         ranks = facts.topology.ranks_on(host)
-        yield finding_for(
+        finding = finding_for(
             facts,
             "accused and accusing nobody",
             ranks,
@@ -186,3 +220,5 @@ def accused_host(facts: Facts) -> Iterator[Finding]:
             signature="node-lost",
             control="The kernel log and the scheduler's record of that node say why it went away.",
         )
+        finding.incident.nodes = (host,)
+        yield finding

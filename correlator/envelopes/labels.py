@@ -98,7 +98,8 @@ _RANK_COLON = re.compile(
 )
 # rank 3: text · rank 3 step 12 · rank 0/64 on node1: said by the program itself
 _LEVEL_THEN_RANK = re.compile(
-    r"(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|[IWEFD](?: \d\d:\d\d:\d\d(?:[.,]\d+)?)) \[?[Rr]ank:? ?(\d{1,6})\b"
+    r"(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|[IWEFD](?: \d\d:\d\d:\d\d(?:[.,]\d+)?)?)(?: \|)? "
+    r"\[?[Rr]ank:? ?(\d{1,6})\b"
 )
 _RANK_WORD = re.compile(r"[Rr]ank (\d{1,6})(?:: | (?=step|iter|epoch)|/\d+ | of \d+ )")
 # (RayTrainWorker pid=4711, ip=10.0.0.18) · (Worker_TP2 pid=907) · (worker1, rank=1, pid=44, ip=…) · (raylet)

@@ -73,6 +73,8 @@ _TITAN = re.compile(r"\[(titan)\] (?=\d)")
 _OPEN_BRACKET = re.compile(r"\s{0,2}\[(?=[\dJFMASONDTW])")
 # [2024-05-01 07:40:18 DP0 TP5 EP0 PP0]
 _SGLANG = re.compile(r"((?: (?:DP|TP|EP|PP)\d+)+)\]")
+# Where nothing but tensors and experts is split, the tensor rank is the rank.
+_ONLY_TENSOR = re.compile(r" TP(\d+)(?: EP\d+)?")
 # NCCL: node and pid are claimed, the head stays
 _NCCL = re.compile(r"([\w.-]+):(\d+):\d+ (?:\[\d+\] )?(?:[\w./-]+:\d+ (?:\(\w+\) )?)?NCCL ")
 # [node1:4711] text (Open MPI's own messages): claimed, kept
@@ -158,6 +160,8 @@ def bracket_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
     rest = text[stamp.end :]
     if dims := _SGLANG.match(rest):
         p.identity.append(dims[1].strip())
+        if alone := _ONLY_TENSOR.fullmatch(dims[1]):
+            p.claim_rank(int(alone[1]))
         rest = rest[dims.end() - 1 :]
     if not rest.startswith("]"):
         return None

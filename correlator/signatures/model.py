@@ -71,7 +71,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """One failure. ``weight``: if this is the causal root, how surely ``class`` is right (0..1).
 
     ``priority``: the larger wins when several match one row. ``class_everywhere_at_start``: the class to use when
-    nearly all ranks show it before the first training step.
+    nearly all ranks show it before the first training step. ``supersedes``: what this one explains when both are about
+    the same ranks or nodes.
     """
 
     id: _Slug
@@ -95,6 +96,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     control: str = ""
     verify: str = ""
     lookalikes: tuple[_Slug, ...] = ()
+    supersedes: tuple[_Slug, ...] = ()
     actions: Annotated[tuple[NextStep, ...], msgspec.Meta(max_length=3)] = msgspec.field(name="action", default=())
     match: Match
     samples: tuple[Sample, ...] = msgspec.field(name="sample", default=())

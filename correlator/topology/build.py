@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from correlator.grid import Grid
 from correlator.ingest import Ingested
 from correlator.records import Row
+from correlator.topology.attempts import number_attempts
 from correlator.topology.model import Topology
-from correlator.topology.nodes import fold_node_names, nodes_of_writers, place_rows
+from correlator.topology.nodes import fold_addresses, fold_node_names, nodes_of_writers, place_rows
 from correlator.topology.ranks import (
     bases_of_nodes,
     owners_of_error_files,
@@ -18,13 +19,15 @@ from correlator.topology.ranks import (
     read_task_numbers,
     release_shared_streams,
 )
-from correlator.topology.roster import fill_roster, find_world_size, join_rows, pids_and_gpus
+from correlator.topology.roster import fill_roster, find_world_size, join_rows, pids_and_gpus, ranks_of_files
 
 
 def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
     """The topology stated by all sources together; also fills ``node`` and ``rank`` of rows and writers in place."""
     top = Topology()
+    number_attempts(rows)
     fold_node_names(ingested.writers, rows)
+    fold_addresses(ingested.writers, rows)
     nodes_of_writers(top, ingested, rows)
     release_shared_streams(ingested.writers, rows)
     place_rows(ingested.writers, rows)
@@ -36,6 +39,7 @@ def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
     ranks_of_writers(top, ingested.writers)
     place_rows(ingested.writers, rows)
     pids_and_gpus(top, rows)
+    ranks_of_files(top, ingested.files, ingested.writers)
     find_world_size(top, rows)
     top.grid = Grid.from_rows(rows, top.world_size)
     fill_roster(top, ingested.writers, rows)

@@ -20,6 +20,7 @@ _NOT_A_NODE = re.compile(
 )
 #: A launcher's folder for one run: its id and eight characters drawn at random, which may look like anything.
 _RUN_FOLDER = re.compile(r"(?:none|\d+)_[a-z0-9_]{8}$")
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}$")
 _LOOKS_LIKE_A_NODE = re.compile(r"^[a-z][a-z0-9]*(?:[-_.]?[a-z0-9]+)*$", re.IGNORECASE)
 
 
@@ -34,6 +35,21 @@ def fold_node_names(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
 
 def _states_own_host(row: Row) -> bool:
     return bool(row.node) and any(row.event.startswith(e) for e in _OWN_HOST_EVENTS)
+
+
+def fold_addresses(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
+    """Replaces an address by the host name that the processes labelled with it state, where both are one to one."""
+    label = {w.key: w.node for w in writers if w.node and _ADDRESS.match(w.node)}
+    names: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.node and _states_own_host(row) and row.writer in label and not _ADDRESS.match(row.node):
+            names[label[row.writer]].add(row.node)
+    folded = {address: min(found) for address, found in names.items() if len(found) == 1}
+    if len(set(folded.values())) < len(folded):
+        return
+    things: list[Writer | Row] = [*writers, *rows]
+    for thing in things:
+        thing.node = folded.get(thing.node, thing.node) if thing.node else thing.node
 
 
 def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> None:

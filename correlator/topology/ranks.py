@@ -55,8 +55,13 @@ def read_task_numbers(top: Topology, writers: Sequence[Writer], rows: Sequence[R
     exits = {t for r in rows if r.event == "slurm.task_exit" for t in expand_ranges(r.attr("tasks"))}
     if not labels | exits:
         return
+    locals_of_task: dict[int, set[int]] = defaultdict(set)
+    for writer in writers:
+        if writer.task is not None and writer.local_rank is not None:
+            locals_of_task[writer.task].add(writer.local_rank)
+    # A program may print its own local rank; only a launcher has several below one label.
     launcher_inside = any(r.event.startswith("torchrun.") for r in rows) or any(
-        w.task is not None and w.local_rank is not None for w in writers
+        len(found) > 1 for found in locals_of_task.values()
     )
     disagree = any(w.task is not None and w.rank not in (None, w.task) and not by_name.get(w.file) for w in writers)
     top.tasks_are_ranks = not launcher_inside and not disagree and not _tasks_number_nodes(rows)
@@ -220,9 +225,13 @@ def ranks_by_own_words(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
     """A file in which one process states its rank, and no other rank speaks, is that rank's."""
     stated: dict[str, set[int]] = defaultdict(set)
     spoken: dict[str, set[int]] = defaultdict(set)
+    # Where a launcher or several local ranks run below it, a pod's RANK numbers nodes.
+    processes_are_pods = not any(r.event.startswith("torchrun.") or (r.local_rank or 0) > 0 for r in rows)
     for row in rows:
         if row.rank is not None:
             (stated if row.event in _OWN_RANK_EVENTS else spoken)[row.file].add(row.rank)
+        if row.event == "slurm.env" and row.attr("RANK").isdigit() and processes_are_pods:
+            stated[row.file].add(int(row.attr("RANK")))
     labelled = {w.file for w in writers if w.task is not None or w.local_rank is not None}
     for writer in writers:
         own = stated.get(writer.file, set())

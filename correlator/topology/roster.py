@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from correlator.hostlist import expand_ranges
-from correlator.ingest import Writer
+from correlator.ingest import FileSummary, Writer
 from correlator.records import Row
 from correlator.topology.model import Rank, Topology
 
@@ -73,6 +73,13 @@ def _pids_in_spawn_order(top: Topology, rows: Sequence[Row]) -> None:
             top.ranks.setdefault(base + local, Rank(base + local)).pids.add(pid)
 
 
+def ranks_of_files(top: Topology, files: Sequence[FileSummary], writers: Sequence[Writer]) -> None:
+    """Ranks that a file's name or its lines state, also where they printed nothing of note or nothing at all."""
+    for rank in {f.claims.rank for f in files} | {w.rank for w in writers}:
+        if rank is not None:
+            top.ranks.setdefault(rank, Rank(rank)).collected = True
+
+
 def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
     """The world size, from the most trusted source that states one."""
     sources: list[tuple[int, str, int]] = []
@@ -90,16 +97,33 @@ def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
         top.world_size, top.world_size_basis = max((v, b) for t, b, v in sources if t == trust)
     seen = {r.rank for r in rows if r.rank is not None} | set(top.ranks)
     seen |= {n for r in rows for n in expand_ranges(r.attr("missing_ranks"))}
+    seen |= {n for r in rows if r.event.startswith("jax.") for n in expand_ranges(r.attr("tasks"))}
     if seen and (top.world_size is None or max(seen) >= top.world_size):
         if top.world_size is not None and top.world_size_basis != "":
             top.contradictions.append(f"world size {top.world_size} is stated, but rank {max(seen)} speaks")
         top.world_size, top.world_size_basis = max(seen) + 1, "highest rank seen"
 
 
+def _equal_blocks(top: Topology) -> None:
+    """Bases of nodes whose lowest known ranks cut the world into equal blocks: the launcher's block distribution."""
+    lowest: dict[str, int] = {}
+    for known in top.ranks.values():
+        if known.node:
+            lowest[known.node] = min(known.rank, lowest.get(known.node, known.rank))
+    if top.nproc_per_node or not top.world_size or set(lowest) != set(top.nodes):
+        return
+    size, rest = divmod(top.world_size, len(lowest) or 1)
+    if not rest and sorted(lowest.values()) == list(range(0, top.world_size, size)):
+        top.nproc_per_node = size
+        for node, base in lowest.items():
+            top.base_of_node.setdefault(node, base)
+
+
 def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
     """Completes the roster: every rank up to the world size, its node, and its last sign of life."""
     for number in range(min(top.world_size or 0, 1 << 20)):
         top.ranks.setdefault(number, Rank(number))
+    _equal_blocks(top)
     node_by_base = {base: node for node, base in top.base_of_node.items()}
     for known in top.ranks.values():
         if known.node is None and top.nproc_per_node:

@@ -1,0 +1,30 @@
+"""Which attempt of an elastic launcher a line belongs to, where one file holds several of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+
+from correlator.records import Row
+
+
+def number_attempts(rows: Sequence[Row]) -> None:
+    """Fills ``attempt`` of the rows of files in which a launcher tells of a restart; other files' rows stay as they are.
+
+    "will restart worker group" begins the next attempt; "Rendezvous complete … restart_count=N" states its number. What
+    a file's path states about its attempt is left alone.
+    """
+    begins: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    marks = [r for r in rows if r.event in ("torchrun.restart", "torchrun.rendezvous_complete")]
+    for row in sorted(marks, key=lambda r: (r.file, r.byte_offset)):
+        before = begins[row.file][-1][1] if begins[row.file] else 0
+        stated = row.attr("restart_count")
+        number = int(stated) if stated.isdigit() else before + (row.event == "torchrun.restart")
+        if number > before:
+            begins[row.file].append((row.byte_offset, number))
+    for row in rows:
+        found = begins.get(row.file)
+        if found and row.attempt is None:
+            place = bisect_right(found, row.byte_offset, key=lambda mark: mark[0]) - 1
+            row.attempt = found[place][1] if place >= 0 else 0
