@@ -1,7 +1,7 @@
 """Time stamps of log lines as nanoseconds since the epoch, UTC.
 
 All layouts that training jobs are known to print are built in: a compiled regular expression and integer arithmetic,
-about a microsecond a stamp. Layouts nobody listed are learned by ``correlator.layouts`` from a few samples.
+about a microsecond a stamp. Layouts nobody listed are learned by ``correlator.envelopes.layouts`` from a few samples.
 
 Three things a stamp may leave open, and what fills them:
 
@@ -46,13 +46,16 @@ class Stamp(NamedTuple):
 
 
 def parse_zone(name: str | None) -> tzinfo:
-    """The zone for stamps that state none: an IANA name, ``UTC`` or an offset such as ``+02:00``."""
+    """The zone for stamps that state none: an IANA name, ``UTC`` or an offset such as ``+02:00``.
+
+    Raises UsageError for anything else.
+    """
     if name is None or name.upper() in ("UTC", "Z"):
         return UTC
-    if match := re.fullmatch(r"(?:UTC)?([+-])(\d{1,2}):?(\d\d)?", name):
-        minutes = int(match[2]) * 60 + int(match[3] or 0)
-        return timezone(timedelta(minutes=-minutes if match[1] == "-" else minutes))
     try:
+        if match := re.fullmatch(r"(?:UTC)?([+-])(\d{1,2}):?(\d\d)?", name):
+            minutes = int(match[2]) * 60 + int(match[3] or 0)
+            return timezone(timedelta(minutes=-minutes if match[1] == "-" else minutes))
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise UsageError(

@@ -27,11 +27,6 @@ _YAML = re.compile(r"^(?P<indent> *)(?P<item>- )?(?P<key>[\w.@/-]+):(?: (?P<valu
 _GLUED = re.compile(r"^(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|True|False|None)(?:\s?[>\[(]|[A-Z]{2})")
 
 
-def is_setting(line: str) -> bool:
-    """Whether a line holds one dotted setting."""
-    return _setting(line, None) is not None
-
-
 def _setting(line: str, width: int | None) -> tuple[str, str, int] | None:
     """Name, value and column width of a dotted setting, or None."""
     for pattern in (_DOTTED, _LONG):

@@ -93,7 +93,9 @@ def save_started(step: int, at: float) -> Lines:
 
 
 def save_finished(step: int, at: float) -> Lines:
-    return [f"  [{clock(at)}.200000] successfully saved checkpoint from iteration {step:7} to /mnt/ckpt [ t 1/1, p 1/1 ]"]
+    return [
+        f"  [{clock(at)}.200000] successfully saved checkpoint from iteration {step:7} to /mnt/ckpt [ t 1/1, p 1/1 ]"
+    ]
 
 
 def training_done(at: float) -> Lines:
@@ -105,7 +107,9 @@ def torch_prefix(lines: Iterable[str], rank: int | None) -> Lines:
     return list(lines) if rank is None else [f"[rank{rank}]: {line}" for line in lines]
 
 
-def raises(error: str, *, rank: int | None = None, function: str = "train_step", text: str = "loss = model(batch)") -> Lines:
+def raises(
+    error: str, *, rank: int | None = None, function: str = "train_step", text: str = "loss = model(batch)"
+) -> Lines:
     """A traceback of the program's own; ``error`` is its last line, or lines."""
     return torch_prefix(
         [
@@ -118,6 +122,17 @@ def raises(error: str, *, rank: int | None = None, function: str = "train_step",
         ],
         rank,
     )
+
+
+def logs_handled(at: float, error: str, *, function: str = "fetch_metric") -> Lines:
+    """An exception that the program caught and logged: the traceback begins where it was caught."""
+    return [
+        f"{clock(at)},250 - ERROR - trainer - could not fetch the metric, going on without it",
+        "Traceback (most recent call last):",
+        f'  File "/opt/job/metrics.py", line 31, in {function}',
+        "    value = source[name]",
+        *error.split("\n"),
+    ]
 
 
 def raises_in(call: Call, error: str, *, rank: int | None = None) -> Lines:
@@ -201,7 +216,14 @@ def nccl_peer_gone(host: str, rank: int, peer: str, gpu: int = 0) -> Lines:
 
 def _cpp(at: float, letter: str = "E") -> str:
     moment = START + timedelta(seconds=at)
-    return f"[{letter}{moment.month}{moment.day:02} {moment:%H:%M:%S}.{moment.microsecond:06}000 ProcessGroupNCCL.cpp:629]"
+    return (
+        f"[{letter}{moment.month}{moment.day:02} {moment:%H:%M:%S}.{moment.microsecond:06}000 ProcessGroupNCCL.cpp:629]"
+    )
+
+
+def _group(group: str, number: int) -> str:
+    """``14(NAME)``: global id and description, as since torch 2.4; a bare number: torch 2.3, where each process counts."""
+    return f"[PG {group} Rank {number}]" if group.isdigit() else f"[PG ID {group[0]} PG GUID {group} Rank {number}]"
 
 
 def watchdog(
@@ -209,9 +231,8 @@ def watchdog(
     group_rank: int | None = None, seconds: int = 600,
 ) -> Lines:  # fmt: skip
     """The time-out of one rank's collective, which began ``seconds`` before ``at``; ``group``: GUID and description."""
-    number = rank if group_rank is None else group_rank
     return [
-        f"[rank{rank}]:{_cpp(at)} [PG ID {group[0]} PG GUID {group} Rank {number}] Watchdog caught collective operation "
+        f"[rank{rank}]:{_cpp(at)} {_group(group, rank if group_rank is None else group_rank)} Watchdog caught collective operation "
         f"timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)={seconds * 1000}) "
         f"ran for {seconds * 1000 + 33} milliseconds before timing out."
     ]
@@ -231,9 +252,8 @@ def watchdog_status(
     group_rank: int | None = None,
 ) -> Lines:  # fmt: skip
     """The counters that the watchdog prints of a group when it gives up."""
-    number = rank if group_rank is None else group_rank
     return [
-        f"[rank{rank}]:{_cpp(at)} [PG ID {group[0]} PG GUID {group} Rank {number}]  failure detected by watchdog at work "
+        f"[rank{rank}]:{_cpp(at)} {_group(group, rank if group_rank is None else group_rank)}  failure detected by watchdog at work "
         f"sequence id: {seq} PG status: last enqueued work: {enqueued}, last completed work: {completed}"
     ]
 
@@ -285,14 +305,18 @@ def mismatch(rank: int, own: tuple[int, int], other: tuple[int, int], *, op: str
 # --- torchrun's agent -----------------------------------------------------------------------------------------------
 
 
-def agent(at: float, text: str, *, level: str = "W", source: str = "torch/distributed/elastic/multiprocessing/api.py:1028") -> Lines:
+def agent(
+    at: float, text: str, *, level: str = "W", source: str = "torch/distributed/elastic/multiprocessing/api.py:1028"
+) -> Lines:
     """One line of a node's launcher."""
     return [f"{level}{clock(at, '%m%d %H:%M:%S')}.402000 4700 {source}] {text}"]
 
 
 def worker_failed(at: float, rank: int, local: int, code: int) -> Lines:
     return agent(
-        at, f"failed (exitcode: {code}) local_rank: {local} (pid: {pid(rank)}) of binary: /opt/env/bin/python3", level="E"
+        at,
+        f"failed (exitcode: {code}) local_rank: {local} (pid: {pid(rank)}) of binary: /opt/env/bin/python3",
+        level="E",
     )
 
 
@@ -319,7 +343,9 @@ def death_signal(at: float, *ranks: int, number: int = 15) -> Lines:
     ]  # fmt: skip
 
 
-def report(host: str, at: float, root: tuple[int, int, int], *others: tuple[int, int, int], error_file: str = "<N/A>") -> Lines:
+def report(
+    host: str, at: float, root: tuple[int, int, int], *others: tuple[int, int, int], error_file: str = "<N/A>"
+) -> Lines:
     """The agent's closing report; entries are (rank, local rank, exit code), the root cause as the agent sees it first."""
 
     def entry(index: int, which: tuple[int, int, int]) -> Lines:
@@ -372,6 +398,15 @@ def rendezvous(at: float, host: str, ranks: Sequence[int], *, group_rank: int, w
         f"  role_world_sizes={[world] * len(ranks)}",
         f"  global_world_sizes={[world] * len(ranks)}",
     ]  # fmt: skip
+
+
+def restarts(at: float, left: int = 2) -> Lines:
+    return agent(
+        at,
+        f"[default] Worker group FAILED. {left}/3 attempts left; will restart worker group",
+        level="I",
+        source="torch/distributed/elastic/agent/server/api.py:879",
+    )
 
 
 def rendezvous_lost(at: float, host: str) -> Lines:
@@ -449,7 +484,9 @@ def srun_aborts() -> Lines:
 
 
 def slurm_cancelled(at: float, why: str, host: str = HOSTS[0]) -> Lines:
-    return [f"slurmstepd: error: *** STEP 4242.0 ON {host} CANCELLED AT {clock(at, '%Y-%m-%dT%H:%M:%S')}{why and ' DUE TO '}{why} ***"]
+    return [
+        f"slurmstepd: error: *** STEP 4242.0 ON {host} CANCELLED AT {clock(at, '%Y-%m-%dT%H:%M:%S')}{why and ' DUE TO '}{why} ***"
+    ]
 
 
 # --- the kernel -----------------------------------------------------------------------------------------------------

@@ -138,6 +138,7 @@ def test_exit_code_by_class(logs: Path, answer: Any, class_: FailureClass, code:
         ["diagnose", "logs", "--workers", "0"],
         ["diagnose", "logs", "--timezone", "Mars/Olympus"],
         ["diagnose", "logs", "--timezone", "/etc/passwd"],
+        ["diagnose", "logs", "--timezone", "+25:00"],
         ["diagnose", "logs", "-o", "missing-folder/x.txt"],
         ["ingest", "logs"],
         ["ingest", "logs", "-o", "events.xlsx"],

@@ -19,8 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for names in (
         "errors events diagnosis hostlist",
         "plugins signatures",
-        "discovery reading rawtext scan windows matching unit records blocks envelopes heads timestamps file_context ingest"
-        " rows grid topology clocks checkpoints",
+        "discovery reading rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints",
         "cascade",
         "attribution",
         "pipeline",

@@ -1,4 +1,4 @@
-"""How sure the answer is. The numbers are checked against cases with a known truth (docs on calibration)."""
+"""How sure the answer is. The numbers are starting points, not yet calibrated on cases with a known truth."""
 
 from __future__ import annotations
 

@@ -70,7 +70,6 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
                 saves.items(), key=lambda item: (item[0][0] is None, item[0][0] or 0, item[0][1])
             )
         ),
-        first_fault_step=chosen.incident.rows[0].step if chosen and chosen.incident.rows else None,
         nan_step=_nan_step(facts),
         suspect_from_step=facts.step_near(chosen.incident.time) if tainted and chosen else None,
         last_step=facts.step_near(None),

@@ -275,7 +275,7 @@ def _actions(facts: Facts, chosen: Finding, signature: Signature | None) -> list
     for step in signature.actions if signature else ():
         actions.append(Action(step.title, _filled(step.command, values), step.why, step.risk))
     if signature:
-        actions += [Action(text, None, "removes the cause", "read-only") for text in signature.fix[: 3 - len(actions)]]
+        actions += [Action(text, None, "removes the cause", "disruptive") for text in signature.fix[: 3 - len(actions)]]
     if chosen.class_ == "unknown" or not actions:
         actions += [_collect(m) for m in _missing_sources(facts)[:2]]
         if chosen.control:

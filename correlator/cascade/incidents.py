@@ -68,7 +68,6 @@ def build_incidents(facts: Facts) -> list[Incident]:
         if role == "unrelated" or row.attr("ignored") == "true":
             continue
         if role == "initiator" and row.emitter == "python" and survived(facts, row):
-            role = "unrelated"
             continue
         who = ("rank", row.rank) if row.rank is not None else ("node", row.node) if row.node else ("writer", row.writer)
         key: tuple[object, ...] = (
@@ -120,7 +119,8 @@ def survived(facts: Facts, row: Row) -> bool:
 
     A time inherited from an older line cannot say so; then only the writer's own later lines can.
     """
-    if row.rank is not None and any(e.code not in (0, -15) for e in facts.exits.get(row.rank, ())):
+    exits = facts.exits.get(row.rank, ()) if row.rank is not None else ()
+    if any(e.code not in (0, -15) and (e.row.attempt or 0) == (row.attempt or 0) for e in exits):
         last = max((r.byte_offset for r in _exceptions(facts, row)), default=row.byte_offset)
         if row.byte_offset == last:
             return False

@@ -34,7 +34,7 @@ _UNDECIDED_PEERS = 0.6
 
 
 def the_whole_job(facts: Facts) -> Iterator[Finding]:
-    """A line that speaks of the whole job, above all the scheduler's word on why it ended it (M25)."""
+    """A line that speaks of the whole job, above all the scheduler's word on why it ended it."""
     for incident in _causes(facts):
         signature = facts.signatures.get(incident.signature or "")
         if signature is None or signature.blames != "job":
@@ -101,7 +101,7 @@ def peers_contradict_each_other(facts: Facts) -> Iterator[Finding]:
 
 
 def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
-    """One node's launcher received a signal from outside while the others only lost their peers (M23)."""
+    """One node's launcher received a signal from outside while the others only lost their peers."""
     told = facts.events("torchrun.death_signal")
     nodes = sorted({r.node for r in told if r.node})
     agents = facts.nodes_with_epitaph | set(nodes)
@@ -161,7 +161,7 @@ def _own_error_elsewhere(facts: Facts, nodes: Sequence[str]) -> bool:
 
 
 def own_error(facts: Facts) -> Iterator[Finding]:
-    """A rank, its device or its node reports an error of its own: the strongest evidence a rank can give (M15, M22)."""
+    """A rank, its device or its node reports an error of its own: the strongest evidence a rank can give."""
     groups: dict[str, list[Incident]] = defaultdict(list)
     for incident in _causes(facts):
         signature = facts.signatures.get(incident.signature or "")
@@ -349,7 +349,7 @@ def _split_by_time(incidents: Sequence[Incident]) -> Iterable[list[Incident]]:
 
 
 def sudden_exit(facts: Facts) -> Iterator[Finding]:
-    """A process ended with a status that no orderly chain of events produces and said nothing (M23, M24)."""
+    """A process ended with a status that no orderly chain of events produces and said nothing."""
     hung = {r.pid for r in facts.events("torchrun.kill_escalation")}
     aborted = facts.events("slurm.step_aborted")
     for rank, exits in sorted(facts.exits.items()):

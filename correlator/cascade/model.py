@@ -6,19 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from correlator.clocks import Clocks
 from correlator.diagnosis import FailureClass, Role, Scope
-from correlator.hostlist import expand_hostlist, expand_ranges
+from correlator.hostlist import expand_ranges
 from correlator.ingest import Ingested, Writer
 from correlator.records import Row
 from correlator.signatures import Signature
-from correlator.topology.model import Topology, short_name
+from correlator.topology.model import Topology
 
 SECOND = 1_000_000_000
 
-#: Trust in a finding, strongest first: the order in which kinds of evidence decide (design, section 6).
-TRUST = ("outside", "local", "protocol", "exit", "silence", "accusation", "shape", "weak")
+#: Kinds of evidence, strongest first.
+Trust = Literal["outside", "local", "protocol", "exit", "silence", "accusation", "shape", "weak"]
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class Finding:
 
     rule: str
     incident: Incident
-    trust: str
+    trust: Trust
     strength: float
     why: str
     class_: FailureClass = "unknown"
@@ -197,12 +198,6 @@ def _exits_of(row: Row, topology: Topology) -> Iterable[tuple[int, int]]:
             code = 128 - code
         for task in expand_ranges(row.attr("tasks")) or ([row.task] if row.task is not None else []):
             yield task, code
-
-
-def task_exit_nodes(row: Row, topology: Topology) -> list[str]:
-    """The nodes that a Slurm task-exit line is about."""
-    names = expand_hostlist(row.attr("nodes")) if row.attr("nodes") else ([row.node] if row.node else [])
-    return [topology.node_named(n) or short_name(n) for n in names]
 
 
 def interval(row_time: int | None, bound: int | None) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import networkx as nx
 
-from correlator.cascade.model import Facts, Finding, Incident
+from correlator.cascade.model import Facts, Finding, Incident, Trust
 from correlator.cascade.stands import Stand, axes_of, deviants, outside_collective, stands, wait_graph
 from correlator.diagnosis import Scope
 from correlator.hostlist import expand_ranges, fold_ranges
@@ -36,7 +36,7 @@ def finding_for(
     ranks: Iterable[int],
     rows: Sequence[Row],
     *,
-    trust: str,
+    trust: Trust,
     strength: float,
     what: str,
     why: str,

@@ -1,4 +1,4 @@
-"""The registry of causal rules: which functions look for an initiator, in the order of trust (design, section 6)."""
+"""The registry of causal rules: which functions look for an initiator, in the order of trust."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _peer(stand: Stand, grid: Grid | None) -> tuple[int, ...] | None:
 
 
 def wait_graph(facts: Facts, places: dict[int, Stand]) -> nx.DiGraph:
-    """Edges from each waiting rank to the members of its group that did not enter its call (M17, M21)."""
+    """Edges from each waiting rank to the members of its group that did not enter its call."""
     graph = nx.DiGraph()
     everyone = facts.expected_ranks()
     graph.add_nodes_from(everyone)

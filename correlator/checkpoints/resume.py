@@ -54,7 +54,6 @@ class LogSide:
     """
 
     saves: tuple[Save, ...] = ()
-    first_fault_step: int | None = None
     nan_step: int | None = None
     suspect_from_step: int | None = None
     last_step: int | None = None

@@ -8,13 +8,9 @@ import typer
 
 
 def _known_zone(zone: str | None) -> str | None:
-    if zone is not None:
-        from zoneinfo import ZoneInfo
+    from correlator.timestamps import parse_zone
 
-        try:
-            ZoneInfo(zone)
-        except (KeyError, ValueError, OSError):  # an unknown name, a name with a slash in front, a folder's name
-            raise typer.BadParameter(f"{zone!r} is no time zone; write one like Europe/Berlin or Etc/GMT-3") from None
+    parse_zone(zone)
     return zone
 
 
@@ -24,6 +20,6 @@ Logs = Annotated[
 ]
 Timezone = Annotated[
     str | None,
-    typer.Option(metavar="ZONE", callback=_known_zone, help="Zone of time stamps that state none, like Europe/Berlin."),
+    typer.Option(metavar="ZONE", callback=_known_zone, help="Zone of stamps that state none: Europe/Berlin, +02:00."),
 ]
 Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes that read; one a core by default.")]

@@ -69,8 +69,9 @@ def _write_json(diagnosis: Diagnosis, output: str | None) -> None:
 
     write_output(output or "-", visible_json(to_json(diagnosis.document)))
     inputs = diagnosis.document.inputs
-    if inputs.files_skipped or inputs.warnings:
-        counts = f"{len(inputs.files_skipped)} skipped, {len(inputs.warnings)} damaged"
+    damaged = [warning for warning in inputs.warnings if warning.file]
+    if inputs.files_skipped or damaged:
+        counts = f"{len(inputs.files_skipped)} skipped, {len(damaged)} damaged"
         write_stderr(f"correlator: files: {counts}; `inputs` in the JSON names them\n")
 
 

@@ -25,7 +25,7 @@ _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
 
 
 def confidence_words(confidence: float) -> str:
-    """A calibrated confidence in words and in per cent.
+    """A confidence (0 to 1) in words and in per cent.
 
     >>> confidence_words(0.95)
     'almost certain (95 %)'
