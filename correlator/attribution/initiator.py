@@ -189,7 +189,7 @@ def judged_attempt(facts: Facts, attempts: Iterable[int | None]) -> int:
 
 
 def stall_began(facts: Facts, attempt: int = 0) -> tuple[int, int] | None:
-    """When the first waiter began to wait (earliest, latest), in ns: its time-out minus how long it ran (M11)."""
+    """When the first waiter began to wait (earliest, latest), in ns: its time-out minus how long it ran."""
     starts = []
     for row in facts.events("c10d.watchdog_timeout"):
         when = interval(row.time, row.time_bound_ns) if (row.attempt or 0) == attempt else None

@@ -46,22 +46,24 @@ def activities() -> tuple[Activity, ...]:
     )
 
 
+def loss_of(facts: Facts, row: Row) -> str | None:
+    """How the rank that printed a row lost the others: ``timeout``, ``peer``, or None where it says neither."""
+    if row.event in _TIMEOUTS:
+        return "timeout"
+    if row.event in PEER_LOST:
+        return "peer"
+    signature = facts.signature(row) if row.event == "python.exception" else None
+    return signature.loss if signature else None
+
+
 def wave_kind(facts: Facts) -> str:
-    """How the waiting ranks lost: ``timeout`` (a hang), ``peer lost`` (a death), or empty."""
-    counts: Counter[str] = Counter()
-    for row in facts.rows:
-        text = row.signature or ""
-        if row.event in _TIMEOUTS or (row.event == "python.exception" and re.search(r"time-?d?-?out", text)):
-            counts["timeout"] += 1
-        elif row.event in PEER_LOST or (
-            row.event == "python.exception" and re.search(r"peer|reset|closed|remote", text)
-        ):
-            counts["peer lost"] += 1
+    """How the waiting ranks lost: ``timeout`` (a hang), ``peer`` (a death), or empty."""
+    counts = Counter(loss for row in facts.rows if (loss := loss_of(facts, row)))
     return max(sorted(counts), key=lambda k: counts[k]) if counts else ""
 
 
 def spoken(facts: Facts) -> dict[int, Row]:
-    """Ranks that printed an error, of their own or about a peer, with its first row; not what a launcher says of them."""
+    """Ranks that printed an error, of their own or about a peer, with its first row; launchers' words do not count."""
     found: dict[int, Row] = {}
     for incident in facts.incidents:
         if incident.role in ("initiator", "collateral") and not incident.event.startswith(("torchrun.", "slurm.")):
@@ -71,7 +73,7 @@ def spoken(facts: Facts) -> dict[int, Row]:
 
 
 def did_not_stop_on_sigterm(facts: Facts) -> Iterator[Finding]:
-    """The launcher had to kill one process with SIGKILL: it hung in a call that no signal interrupts (lab notes, 3)."""
+    """The launcher had to kill one process with SIGKILL: it hung in a call that no signal interrupts."""
     found: dict[int, list[Row]] = defaultdict(list)
     for row in facts.events("torchrun.kill_escalation"):
         if row.rank is not None:
@@ -97,7 +99,7 @@ def did_not_stop_on_sigterm(facts: Facts) -> Iterator[Finding]:
 
 
 def silent_rank(facts: Facts) -> Iterator[Finding]:
-    """Among collected ranks whose peers all printed errors, the one that did not (M9)."""
+    """Among collected ranks whose peers all printed errors, the one that did not."""
     talkers = spoken(facts)
     ranks = facts.topology.ranks
     collected = [r for r in facts.expected_ranks() if ranks[r].collected]
@@ -179,7 +181,7 @@ def _last_line(facts: Facts, rank: Rank) -> Row | None:
 
 
 def node_without_last_word(facts: Facts) -> Iterator[Finding]:
-    """All launchers report their workers' ends but one node's, whose files just end: the node is gone (M10, M33)."""
+    """All launchers report their workers' ends but one node's, whose files just end: the node is gone."""
     told = facts.nodes_with_epitaph
     top = facts.topology
     silent = sorted(n for n in top.collected_nodes if n not in told and top.ranks_on(n))
@@ -212,7 +214,7 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
 
 
 def silent_node(facts: Facts) -> Iterator[Finding]:
-    """Ranks of all other nodes report lost peers, and one collected node's ranks say nothing at all (M9, M33)."""
+    """Ranks of all other nodes report lost peers, and one collected node's ranks say nothing at all."""
     top, talkers = facts.topology, spoken(facts)
     with_ranks = [n for n in sorted(top.collected_nodes) if top.ranks_on(n)]
     silent = [n for n in with_ranks if not set(top.ranks_on(n)) & set(talkers)]
@@ -237,7 +239,7 @@ def silent_node(facts: Facts) -> Iterator[Finding]:
 
 
 def lost_by_the_controller(facts: Facts) -> Iterator[Finding]:
-    """The scheduler's controller reports nodes of this job as not responding, and they say nothing themselves (M33)."""
+    """The scheduler's controller reports nodes of this job as not responding, and they say nothing themselves."""
     top, talkers = facts.topology, spoken(facts)
     named: dict[str, list[Row]] = defaultdict(list)
     for row in facts.events("slurm.node_down"):
@@ -269,7 +271,7 @@ def lost_by_the_controller(facts: Facts) -> Iterator[Finding]:
 
 
 def behind_in_steps(facts: Facts) -> Iterator[Finding]:
-    """No error anywhere, but one process stopped a step before all others: a silent hang (M10, M37)."""
+    """No error anywhere, but one process stopped a step before all others: a silent hang."""
     last: dict[int, Row] = {}
     for row in facts.progress:
         if row.rank is not None and row.step is not None:

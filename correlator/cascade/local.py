@@ -7,13 +7,14 @@ probabilities: they only order findings of one kind of trust.
 from __future__ import annotations
 
 import re
+import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from correlator.cascade.model import SECOND, Exit, Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import FailureClass, Scope
-from correlator.hostlist import expand_ranges
+from correlator.hostlist import expand_ranges, fold_ranges
 from correlator.records import Row
 from correlator.signatures import Signature
 
@@ -31,6 +32,10 @@ _EVERYWHERE = 0.75
 
 #: Strength of a contradiction between ranks of which none is named as the wrong one.
 _UNDECIDED_PEERS = 0.6
+
+
+#: From this exit status on a shell speaks (command not found, not executable, died of a signal), not the program.
+_SHELL_CODES = 126
 
 
 def the_whole_job(facts: Facts) -> Iterator[Finding]:
@@ -110,8 +115,9 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
     everywhere = (len(agents) > 1 and set(nodes) >= agents) or not nodes
     ranks = [] if everywhere else [r for n in nodes for r in facts.topology.ranks_on(n)]
     rows = sorted(told, key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
-    sigterm = next((r for r in rows if r.signal not in (2,)), None)
-    interrupted = sigterm is None
+    numbers = [r.signal for r in rows if r.signal]
+    # Ctrl-C also reaches the children, whose SIGTERM then follows from it.
+    number = min(numbers, default=signal.SIGTERM)
     incident = Incident(
         "told-to-stop",
         "torchrun.death_signal",
@@ -140,12 +146,14 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         class_="infrastructure",
         subclass="scheduler",
         signature="preempted",
-        title="Stopped by a person (SIGINT)"
-        if interrupted
-        else "Stopped from outside by SIGTERM (preemption or cancel)",
+        title=f"Stopped from outside by {_signal_name(number)}",
         scope="none" if everywhere else "node",
         control="Ask the scheduler for the job's record (sacct -j JOB -o State,Reason,ExitCode): it names the sender.",
     )
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def _own_error_elsewhere(facts: Facts, nodes: Sequence[str]) -> bool:
@@ -188,7 +196,7 @@ def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
     found: list[int] = []
     by_place: dict[str | None, list[Row]] = defaultdict(list)
     for incident in incidents:
-        if not incident.ranks:
+        if not incident.ranks and incident.rows[0].emitter not in _NOT_THE_JOBS_OWN:
             for row in incident.rows:
                 by_place[row.node].append(row)
     for node, rows in by_place.items():
@@ -217,6 +225,8 @@ def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
     return found
 
 
+#: Emitters that speak about processes by pid or device; how a rank's own words ended it says nothing about them.
+_NOT_THE_JOBS_OWN = frozenset({"kernel", "slurm", "k8s", "fabric_manager"})
 _DEVICE = re.compile(r"\bGPU (\d+)\b")
 
 
@@ -352,14 +362,18 @@ def sudden_exit(facts: Facts) -> Iterator[Finding]:
     """A process ended with a status that no orderly chain of events produces and said nothing."""
     hung = {r.pid for r in facts.events("torchrun.kill_escalation")}
     aborted = facts.events("slurm.step_aborted")
+    sudden: dict[tuple[str, int], list[tuple[int, Exit]]] = defaultdict(list)
     for rank, exits in sorted(facts.exits.items()):
         for end in exits:
             if end.code in _EXPLAINED_EXITS or (end.row.pid is not None and end.row.pid in hung):
                 continue
             if _is_after_abort(end, aborted) or _is_later_exit(facts, end):
                 continue
-            yield _exit_finding(facts, rank, end)
+            # What one line reports of several ranks is one occurrence.
+            sudden[end.row.file, end.row.byte_offset].append((rank, end))
             break
+    for ends in sudden.values():
+        yield _exit_finding(facts, [rank for rank, _ in ends], ends[0][1])
 
 
 def _is_after_abort(end: Exit, aborted: Sequence[Row]) -> bool:
@@ -382,19 +396,19 @@ def _is_later_exit(facts: Facts, end: Exit) -> bool:
     return bool(earlier)
 
 
-def _exit_finding(facts: Facts, rank: int, end: Exit) -> Finding:
+def _exit_finding(facts: Facts, ranks: Sequence[int], end: Exit) -> Finding:
     row = end.row
     signature = facts.signature(row)
     cause = signature if signature and signature.role != "teardown" else None
-    node = facts.topology.node_of_rank(rank) or row.node
+    who = f"rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}"
     incident = Incident(
-        f"exit-{rank}",
+        f"exit-{fold_ranges(ranks)}",
         row.event,
         cause.title if cause else f"Ended with status {end.code}",
         "initiator",
-        (rank,),
-        (node,) if node else (),
-        _exit_rows(facts, rank, end),
+        tuple(ranks),
+        tuple(facts.topology.nodes_of(ranks)) or ((row.node,) if row.node else ()),
+        _exit_rows(facts, ranks[0], end),
         row.signature,
         row.time,
         None if row.timestamp_basis == "inherited" else row.time_bound_ns,
@@ -406,8 +420,9 @@ def _exit_finding(facts: Facts, rank: int, end: Exit) -> Finding:
         incident=incident,
         trust="exit",
         strength=0.7,
-        why=f"rank {rank} ended with status {end.code} without printing an error; the others lost their peer",
-        class_=cause.class_ if cause else ("application" if end.code > 0 else "unknown"),
+        why=f"{who} ended with status {end.code} without printing an error; the others lost their peer",
+        scope="rank" if len(ranks) == 1 else "ranks",
+        class_=cause.class_ if cause else ("application" if 0 < end.code < _SHELL_CODES else "unknown"),
         subclass=cause.subclass if cause else None,
         signature=cause.id if cause else ("worker-exit-sigkill" if end.code == -9 else "rank-died"),
         title=incident.what,

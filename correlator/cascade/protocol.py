@@ -74,7 +74,7 @@ def finding_for(
 
 
 def mismatched_collective(facts: Facts) -> Iterator[Finding]:
-    """The ranks of a group run different collectives: the fingerprints' majority, sister groups included (M20)."""
+    """The ranks of a group run different collectives: the fingerprints' majority, sister groups included."""
     rows = facts.events("c10d.collective_mismatch")
     if not rows:
         return
@@ -143,7 +143,7 @@ def _essence(fingerprint: str) -> str:
 
 
 def named_as_missing(facts: Facts) -> Iterator[Finding]:
-    """A barrier or a desync report names the members that never came; the numbers are ranks of that group (M6)."""
+    """A barrier or a desync report names the members that never came; the numbers are ranks of that group."""
     votes: dict[int, list[Row]] = defaultdict(list)
     for row in facts.events(*_NAMES_MISSING):
         stated = row.attr("missing_ranks") or row.attr("lagging_ranks") or row.attr("tasks")
@@ -243,7 +243,7 @@ def _is_one_group(rows: Iterable[Row]) -> bool:
 
 
 def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
-    """Members of a group that did not time out at the number the others wait at, or never enqueued it (M4, M6, M9)."""
+    """Members of a group that did not time out at the number the others wait at, or never enqueued it."""
     statuses: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
     for row in facts.events("c10d.watchdog_status"):
         if row.rank is not None and row.last_enqueued is not None:
@@ -292,7 +292,7 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
 
 
 def sizes_disagree(facts: Facts) -> Iterator[Finding]:
-    """A receiver got more or less than it expected: two ranks called one collective with different sizes (M20).
+    """A receiver got more or less than it expected: two ranks called one collective with different sizes.
 
     Who prints it has the smaller buffer, which tells nothing about who is wrong, so nobody is named.
     """
@@ -316,7 +316,7 @@ def sizes_disagree(facts: Facts) -> Iterator[Finding]:
 
 
 def divergent_collectives(facts: Facts) -> Iterator[Finding]:
-    """Ranks of one group wait in different collectives at the same time: their programs went apart (M20)."""
+    """Ranks of one group wait in different collectives at the same time: their programs went apart."""
     waiting: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
     for row in facts.events(*_WATCHDOG):
         if row.rank is not None and row.seq is not None:
@@ -353,7 +353,7 @@ def _spoke_otherwise(facts: Facts) -> set[int]:
 
 
 def wait_for(facts: Facts) -> Iterator[Finding]:
-    """The sink of the wait-for graph: the one everybody waits for and who waits for nobody (M17, M21, M31)."""
+    """The sink of the wait-for graph: the one everybody waits for and who waits for nobody."""
     places = stands(facts)
     if len(places) < 2:
         return

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from correlator.cascade.absence import PEER_LOST, wave_kind
+from correlator.cascade.absence import PEER_LOST, loss_of, wave_kind
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.protocol import finding_for
 from correlator.cascade.stands import Stand, members, stands, wait_graph
@@ -19,7 +19,7 @@ _HOST_NAME = re.compile(r"^[A-Za-z][\w.-]*$")
 
 
 def store_host_gone(facts: Facts) -> Iterator[Finding]:
-    """All other nodes lose the store at once and no worker says anything else: its host went first (lab notes, 2)."""
+    """All other nodes lose the store at once and no worker says anything else: its host went first."""
     complaints = facts.events("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_timeout")
     complaining = {r.node for r in complaints if r.node}
     top = facts.topology
@@ -112,7 +112,7 @@ def no_route_at_start(facts: Facts) -> Iterator[Finding]:
 
 
 def everybody_waits_in_company(facts: Facts) -> Iterator[Finding]:
-    """Ranks wait in calls that all their members entered: no rank is behind, so the transport is (M19)."""
+    """Ranks wait in calls that all their members entered: no rank is behind, so the transport is."""
     places = stands(facts)
     if len(places) < 3 or wave_kind(facts) != "timeout":
         return
@@ -158,10 +158,10 @@ def late_comer(facts: Facts) -> Iterator[Finding]:
     for row in facts.rows:
         if row.rank is None or row.event != "python.exception":
             continue
-        text = row.signature or ""
-        if "timeout" in text or "timed-out" in text:
+        loss = loss_of(facts, row)
+        if loss == "timeout":
             waited.add(row.rank)
-        elif "peer" in text:
+        elif loss == "peer":
             found_gone[row.rank] = row
     late = sorted(set(found_gone) - waited)
     top = facts.topology
@@ -190,7 +190,7 @@ def late_comer(facts: Facts) -> Iterator[Finding]:
 
 
 def accused_host(facts: Facts) -> Iterator[Finding]:
-    """A host that several survivors name as the peer they lost, and that names nobody itself (M12)."""
+    """A host that several survivors name as the peer they lost, and that names nobody itself."""
     accusers: dict[str, set[int]] = defaultdict(set)
     proof: dict[str, list[Row]] = defaultdict(list)
     for row in facts.rows:

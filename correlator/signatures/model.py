@@ -71,7 +71,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """One failure. ``weight``: if this is the causal root, how surely ``class`` is right (0..1).
 
     ``priority``: the larger wins when several match one row. ``class_everywhere_at_start``: the class to use when
-    nearly all ranks show it before the first training step. ``supersedes``: what this one explains when both are about
+    nearly all ranks show it before the first training step. ``loss``: how a waiting rank lost the others: its patience ran out, or the
+    connection to a peer was gone. ``supersedes``: what this one explains when both are about
     the same ranks or nodes.
     """
 
@@ -85,6 +86,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     priority: int
     status: Status
     class_everywhere_at_start: SignatureClass | None = None
+    loss: Literal["timeout", "peer"] | None = None
     sources: tuple[_Text, ...]
     mechanism: _Text
     observed: str = ""

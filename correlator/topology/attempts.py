@@ -10,7 +10,7 @@ from correlator.records import Row
 
 
 def number_attempts(rows: Sequence[Row]) -> None:
-    """Fills ``attempt`` of the rows of files in which a launcher tells of a restart; other files' rows stay as they are.
+    """Fills ``attempt`` of the rows of files in which a launcher tells of a restart; others stay as they are.
 
     "will restart worker group" begins the next attempt; "Rendezvous complete … restart_count=N" states its number. What
     a file's path states about its attempt is left alone.

@@ -16,7 +16,7 @@ _OWN_HOST_EVENTS = ("torchrun.report_entry", "nccl.", "megatron.nan", "nvrx.", "
 _NOT_A_NODE = re.compile(
     r"^(?:ranks?[-_.]?\d+.*|local[-_]?ranks?.*|global[-_]?rank.*|proc[-_]?\d+|task[-_]?\d+|attempt[-_]\d+|std(?:out|err)|"
     r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|run[-_]?\d+|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.[eo]\d+|"
-    r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*|gpt\d)$"
+    r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*)$"
 )
 #: A launcher's folder for one run: its id and eight characters drawn at random, which may look like anything.
 _RUN_FOLDER = re.compile(r"(?:none|\d+)_[a-z0-9_]{8}$")
