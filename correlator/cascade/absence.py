@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
+from correlator.cascade.findings import finding_for
 from correlator.cascade.model import Facts, Finding
-from correlator.cascade.protocol import finding_for
 from correlator.cascade.stands import stands, wait_graph
 from correlator.diagnosis import FailureClass
 from correlator.hostlist import expand_hostlist, fold_ranges
@@ -135,7 +135,7 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
         strength=strength + (0.08 if activity else 0),
         what=what,
         silent=True,
-        why=f"all other collected ranks report {'a time-out' if kind == 'timeout' else 'a lost peer'}, this one nothing",
+        why=f"all other ranks report {'a time-out' if kind == 'timeout' else 'a lost peer'}, this one nothing",
         class_=activity.class_ if activity else "unknown",
         subclass=activity.subclass if activity else None,
         signature=activity.signature if activity else "rank-hang",

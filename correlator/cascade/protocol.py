@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import networkx as nx
 
-from correlator.cascade.model import Facts, Finding, Incident, Trust
+from correlator.cascade.findings import finding_for
+from correlator.cascade.model import Facts, Finding
 from correlator.cascade.stands import Stand, axes_of, deviants, outside_collective, stands, wait_graph
-from correlator.diagnosis import Scope
 from correlator.hostlist import expand_ranges, fold_ranges
 from correlator.records import Row
 
@@ -28,49 +28,6 @@ _NAMES_MISSING = (
     "vllm.worker_died",
 )
 _WATCHDOG = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout")
-
-
-def finding_for(
-    facts: Facts,
-    rule: str,
-    ranks: Iterable[int],
-    rows: Sequence[Row],
-    *,
-    trust: Trust,
-    strength: float,
-    what: str,
-    why: str,
-    **more: object,
-) -> Finding:
-    """A finding about some ranks; its time is that of the earliest row."""
-    who = sorted(set(ranks))
-    rows = list(rows)
-    stamped = [r for r in rows if r.time is not None and r.timestamp_basis != "inherited"]
-    first = min(stamped or [r for r in rows if r.time is not None], key=lambda r: r.time or 0, default=None)
-    incident = Incident(
-        f"{rule}-{fold_ranges(who)}".replace(" ", "-"),
-        rows[0].event if rows else "absence",
-        what,
-        "initiator",
-        tuple(who),
-        tuple(facts.topology.nodes_of(who)),
-        rows,
-        rows[0].signature if rows else None,
-        first.time if first else None,
-        first.time_bound_ns if first and stamped else None,
-        (rows[0].attempt or 0) if rows else 0,
-        inherited=not stamped,
-    )
-    scope: Scope = "rank" if len(who) == 1 else "ranks" if who else "none"
-    return Finding(
-        rule=rule,
-        incident=incident,
-        trust=trust,
-        strength=strength,
-        why=why,
-        title=what,
-        **{"scope": scope, **more},  # type: ignore[arg-type]
-    )
 
 
 def mismatched_collective(facts: Facts) -> Iterator[Finding]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from correlator.cascade import absence, local, protocol, start, transport
+from correlator.cascade import absence, exits, local, outside, protocol, start, transport
 from correlator.cascade.model import Facts, Finding
 
 Rule = Callable[[Facts], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    local.the_whole_job,
-    local.peers_contradict_each_other,
-    local.agent_was_told_to_stop,
+    outside.the_whole_job,
+    outside.peers_contradict_each_other,
+    outside.agent_was_told_to_stop,
     local.own_error,
     start.rendezvous_failed,
     protocol.mismatched_collective,
@@ -22,7 +22,7 @@ RULES: tuple[Rule, ...] = (
     protocol.sizes_disagree,
     protocol.divergent_collectives,
     protocol.wait_for,
-    local.sudden_exit,
+    exits.sudden_exit,
     absence.did_not_stop_on_sigterm,
     absence.silent_rank,
     absence.node_without_last_word,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from correlator.cascade.findings import finding_for
 from correlator.cascade.model import Facts, Finding
-from correlator.cascade.protocol import finding_for
 from correlator.records import Row
 
 

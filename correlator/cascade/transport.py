@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from correlator.cascade.absence import PEER_LOST, loss_of, wave_kind
+from correlator.cascade.findings import finding_for
 from correlator.cascade.model import Facts, Finding
-from correlator.cascade.protocol import finding_for
 from correlator.cascade.stands import Stand, members, stands, wait_graph
 from correlator.hostlist import fold_ranges
 from correlator.records import Row

@@ -1,0 +1,95 @@
+"""Ranks that ended with a status that nothing they printed explains."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from correlator.cascade.model import Exit, Facts, Finding, Incident
+from correlator.hostlist import fold_ranges
+from correlator.records import Row
+
+#: Exit statuses that an orderly chain of events produces: success, a Python exception, SIGTERM, SIGABRT, SIGINT.
+_EXPLAINED_EXITS = frozenset({0, 1, -15, -6, -2, 15, 143, 134, 130})
+#: From this exit status on a shell speaks (command not found, not executable, died of a signal), not the program.
+_SHELL_CODES = 126
+
+
+def sudden_exit(facts: Facts) -> Iterator[Finding]:
+    """A process ended with a status that no orderly chain of events produces and said nothing."""
+    hung = {r.pid for r in facts.events("torchrun.kill_escalation")}
+    aborted = facts.events("slurm.step_aborted")
+    sudden: dict[tuple[str, int], list[tuple[int, Exit]]] = defaultdict(list)
+    for rank, exits in sorted(facts.exits.items()):
+        for end in exits:
+            if end.code in _EXPLAINED_EXITS or (end.row.pid is not None and end.row.pid in hung):
+                continue
+            if _is_after_abort(end, aborted) or _is_later_exit(facts, end):
+                continue
+            # What one line reports of several ranks is one occurrence.
+            sudden[end.row.file, end.row.byte_offset].append((rank, end))
+            break
+    for ends in sudden.values():
+        yield _exit_finding(facts, [rank for rank, _ in ends], ends[0][1])
+
+
+def _is_after_abort(end: Exit, aborted: Sequence[Row]) -> bool:
+    """srun kills the rest after its notice; the lines of one srun are in the order it saw things."""
+    return any(a.writer == end.observer and a.byte_offset < end.row.byte_offset for a in aborted) and any(
+        end.code == code for code in (-9, 137)
+    )
+
+
+def _is_later_exit(facts: Facts, end: Exit) -> bool:
+    """Whether the same observer saw another rank end abnormally before (its own lines are in its own order)."""
+    if end.row.event != "slurm.task_exit" or end.code not in (-9, 137):
+        return False
+    earlier = [
+        e
+        for exits in facts.exits.values()
+        for e in exits
+        if e.observer == end.observer and e.row.byte_offset < end.row.byte_offset and e.code not in (0, -15)
+    ]
+    return bool(earlier)
+
+
+def _exit_finding(facts: Facts, ranks: Sequence[int], end: Exit) -> Finding:
+    row = end.row
+    signature = facts.signature(row)
+    cause = signature if signature and signature.role != "teardown" else None
+    who = f"rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}"
+    incident = Incident(
+        f"exit-{fold_ranges(ranks)}",
+        row.event,
+        cause.title if cause else f"Ended with status {end.code}",
+        "initiator",
+        tuple(ranks),
+        tuple(facts.topology.nodes_of(ranks)) or ((row.node,) if row.node else ()),
+        _exit_rows(facts, ranks[0], end),
+        row.signature,
+        row.time,
+        None if row.timestamp_basis == "inherited" else row.time_bound_ns,
+        row.attempt or 0,
+        inherited=row.timestamp_basis == "inherited",
+    )
+    return Finding(
+        rule="ended with a status of its own",
+        incident=incident,
+        trust="exit",
+        strength=0.7,
+        why=f"{who} ended with status {end.code} without printing an error; the others lost their peer",
+        scope="rank" if len(ranks) == 1 else "ranks",
+        class_=cause.class_ if cause else ("application" if 0 < end.code < _SHELL_CODES else "unknown"),
+        subclass=cause.subclass if cause else None,
+        signature=cause.id if cause else ("worker-exit-sigkill" if end.code == -9 else "rank-died"),
+        title=incident.what,
+        silent=True,
+        control=cause.control if cause else "The kernel log of the node and the scheduler's record name the sender.",
+    )
+
+
+def _exit_rows(facts: Facts, rank: int, end: Exit) -> list[Row]:
+    """The exit's rows, the launcher's own line first."""
+    rows = [e.row for e in facts.exits[rank] if e.code == end.code]
+    order = {"torchrun.worker_failed": 0, "composer.rank_crashed": 0, "slurm.task_exit": 1, "mpi.rank_exited": 1}
+    return sorted(rows, key=lambda r: (order.get(r.event, 2), r.file, r.byte_offset))

@@ -1,0 +1,144 @@
+"""Causes outside of the ranks: the scheduler, the whole job, ranks set up unlike each other, a signal."""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from correlator.cascade.findings import causes, is_everywhere, own_strength
+from correlator.cascade.model import Facts, Finding, Incident
+
+#: Strength of a contradiction between ranks of which none is named as the wrong one.
+_UNDECIDED_PEERS = 0.6
+
+
+def the_whole_job(facts: Facts) -> Iterator[Finding]:
+    """A line that speaks of the whole job, above all the scheduler's word on why it ended it."""
+    for incident in causes(facts):
+        signature = facts.signatures.get(incident.signature or "")
+        if signature is None or signature.blames != "job":
+            continue
+        by_scheduler = signature.subclass == "scheduler"
+        names_its_subject = by_scheduler or incident.event.startswith(("k8s.", "slurm."))
+        if signature.subclass == "rendezvous" and (
+            facts.trained or facts.exits or facts.events("torchrun.death_signal")
+        ):
+            # After workers ran, a rendezvous fails because they went away, not the other way round.
+            continue
+        if signature.class_ == "configuration" and not facts.before_training(incident.rows[0]):
+            # What let the job train was not set wrongly.
+            continue
+        yield Finding(
+            rule="scheduler ended the step" if by_scheduler else "concerns the whole job",
+            incident=replace(incident, ranks=(), nodes=incident.nodes if names_its_subject else ()),
+            trust="outside" if by_scheduler else "local",
+            strength=signature.weight if by_scheduler else own_strength(signature),
+            why=(
+                "the scheduler itself says why it ended the job"
+                if by_scheduler
+                else "the line is about the job as a whole, not about the rank that prints it"
+            ),
+            class_=signature.class_,
+            subclass=signature.subclass,
+            signature=signature.id,
+            title=signature.title,
+            scope="none",
+            control=signature.control,
+        )
+
+
+def peers_contradict_each_other(facts: Facts) -> Iterator[Finding]:
+    """A line that proves that ranks do not fit together, and does not say which of them is wrong."""
+    groups: dict[str, list[Incident]] = defaultdict(list)
+    for incident in causes(facts):
+        signature = facts.signatures.get(incident.signature or "")
+        if signature is not None and signature.blames == "peer":
+            groups[signature.id].append(incident)
+    for name, incidents in groups.items():
+        signature = facts.signatures[name]
+        ranks = sorted({r for i in incidents for r in i.ranks})
+        # Where ranks were set up unlike each other, all of them are to be set up anew; code has an odd one out.
+        all_of_them = signature.class_ == "configuration" and len(ranks) > 1 and is_everywhere(facts, ranks, True)
+        yield Finding(
+            rule="peers contradict each other",
+            incident=replace(
+                incidents[0],
+                ranks=tuple(facts.expected_ranks()) if all_of_them else (),
+                nodes=(),
+                rows=[r for i in incidents for r in i.rows],
+            ),
+            trust="accusation",
+            strength=own_strength(signature) if all_of_them else _UNDECIDED_PEERS,
+            why="the line says that ranks do not fit together, not which of them is wrong",
+            class_=signature.class_,
+            subclass=signature.subclass,
+            signature=name,
+            title=signature.title,
+            scope="all" if all_of_them else "none",
+            control=signature.control,
+        )
+
+
+def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
+    """One node's launcher received a signal from outside while the others only lost their peers."""
+    told = facts.events("torchrun.death_signal")
+    nodes = sorted({r.node for r in told if r.node})
+    agents = facts.nodes_with_epitaph | set(nodes)
+    if not told:
+        return
+    everywhere = (len(agents) > 1 and set(nodes) >= agents) or not nodes
+    ranks = [] if everywhere else [r for n in nodes for r in facts.topology.ranks_on(n)]
+    rows = sorted(told, key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
+    numbers = [r.signal for r in rows if r.signal]
+    # Ctrl-C also reaches the children, whose SIGTERM then follows from it.
+    number = min(numbers, default=signal.SIGTERM)
+    incident = Incident(
+        "told-to-stop",
+        "torchrun.death_signal",
+        "The launcher was told to stop from outside",
+        "initiator",
+        tuple(ranks),
+        () if everywhere else tuple(nodes),
+        rows,
+        time=rows[0].time,
+        bound=rows[0].time_bound_ns,
+        attempt=rows[0].attempt or 0,
+    )
+    # A step that already fails is stopped on the other nodes, too.
+    follows = bool(facts.events("slurm.step_aborted")) or _own_error_elsewhere(facts, nodes)
+    yield Finding(
+        rule="launcher was signalled from outside",
+        incident=incident,
+        trust="exit" if follows else "outside",
+        strength=0.55 if everywhere or follows else 0.85,
+        why=(
+            "every launcher received the signal"
+            if everywhere
+            else f"only the launcher of {', '.join(nodes)} received a signal"
+            + ("" if follows else "; other nodes lost their peers afterwards")
+        ),
+        class_="infrastructure",
+        subclass="scheduler",
+        signature="preempted",
+        title=f"Stopped from outside by {_signal_name(number)}",
+        scope="none" if everywhere else "node",
+        control="Ask the scheduler for the job's record (sacct -j JOB -o State,Reason,ExitCode): it names the sender.",
+    )
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _own_error_elsewhere(facts: Facts, nodes: Sequence[str]) -> bool:
+    """Whether a rank on another node than these raised an exception of its own, which no signal here can cause."""
+    return any(
+        i.event == "python.exception"
+        and i.role == "initiator"
+        and i.ranks
+        and i.nodes
+        and not set(i.nodes) & set(nodes)
+        for i in facts.incidents
+    )
