@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from correlator.diagnosis import Document, FailureClass, json_schema
 from correlator.errors import NothingReadable, SignatureError
 from correlator.event_export import event_writer
 from correlator.events import SCHEMA
+from correlator.signatures import CLASSES, load_signatures
 
 Capture = pytest.CaptureFixture[str]
 COMMAND = [sys.executable, "-m", "correlator"]
@@ -79,7 +81,7 @@ def test_text_goes_to_standard_output_and_nothing_else(logs: Path, answer: Any, 
     answer(hardware_document())
     assert main(["diagnose", str(logs)]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("HARDWARE FAILURE: GPU has fallen off the bus\n")
+    assert out.startswith("HARDWARE FAILURE: GPU has fallen off the bus")
     assert err == ""
 
 
@@ -365,8 +367,101 @@ def test_explain_by_id_by_text_and_from_standard_input(capsys: Capture, monkeypa
 
 
 def test_a_mistyped_id_gets_a_hint(capsys: Capture) -> None:
-    assert main(["explain", "xid79"]) == 2
-    assert "near by name: xid-79" in capsys.readouterr().err
+    assert main(["explain", "xid-97x"]) == 2
+    assert "no such signature: xid-97x; near: xid-" in capsys.readouterr().err
+
+
+def terminal_output(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        assert main(list(arguments)) == 0
+        shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown)
+
+
+def test_a_terminal_gets_the_counts_and_the_list_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = load_signatures()
+    shown = terminal_output(monkeypatch, "signatures")
+    assert f"{len(every)} failures" in shown and "xid-79" not in shown
+    for class_ in CLASSES:
+        assert re.search(rf"(?m)^{class_} +{sum(s.class_ == class_ for s in every)} ", shown)
+    assert "xid-79" in terminal_output(monkeypatch, "signatures", "xid-79")
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("[rank3]: Traceback (most recent call last):\n[rank3]: IndexError: index out of range in self", "embedding-index-out-of-range"),
+        ("[default1]:[rank3]: ModuleNotFoundError: No module named 'toytrain'", "python-module-not-found"),
+        ("NVRM: Xid (PCI:0000:2c:00): 79, pid=4711, name=python3, GPU has fallen off the bus.", "xid-79"),
+        ("RuntimeError: Checkpoint tensor parallel size mismatch", "checkpoint-tp-mismatch"),
+        ("AssertionError: Pipeline parallel rank mismatch during initialization", "world-size-not-divisible"),
+        ("DataLoader worker (pid 12) is killed by signal: Killed.", "dataloader-worker-killed"),
+    ],
+)  # fmt: skip
+def test_a_whole_line_gets_its_page(text: str, first: str, capsys: Capture) -> None:
+    assert main(["explain", text]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"{first}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Watchdog caught collective operation timeout", "c10d-watchdog-timeout"),
+        ("exitcode: -9", "worker-exit-sigkill"),
+        ("Megatron Sequence Parallel requires Tensor Parallel size > 1", "sequence-parallel-without-tp"),
+        ("NVRM: Xid (PCI:0000:dc:00): 149, pid=1", "xid-149"),
+        ("xid 144", "xid-144-fatal"),
+    ],
+)
+def test_part_of_a_line_gets_near_matches_and_says_so(text: str, first: str, capsys: Capture) -> None:
+    assert main(["explain", text]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "Near matches" in lines[0]
+    assert lines[1].split()[0] == first
+    assert any(line.startswith(f"{first}: ") for line in lines)
+
+
+def test_a_phrase_of_many_entries_finds_them(capsys: Capture) -> None:
+    assert main(["explain", "Segmentation fault"]) == 0
+    listed, _, _ = capsys.readouterr().out.partition("The nearest:")
+    assert listed.count("segfault") >= 2 and "worker-exit-sigsegv" in listed
+
+
+@pytest.mark.parametrize("text", ["zorgle frobnicate", "the weather is fine"])
+def test_text_that_nothing_is_near_to_is_2(text: str, capsys: Capture) -> None:
+    assert main(["explain", text]) == 2
+    assert "no signature fits that text or is near it" in capsys.readouterr().err
+
+
+def test_empty_text_is_2(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
+    assert main(["explain", "-"]) == 2
+    assert "no text to explain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("what", "id_", "said"),
+    [
+        ("xid-14", "xid-other", "Xid 14: ROBUST_CHANNEL_FAKE_ERROR; Unused"),
+        ("xid-9999", "xid-other", "Xid 9999: not listed"),
+        ("XID 66", "xid-38", "Xid 66: ROBUST_CHANNEL_FECS_ERR_REG_ACCESS_VIOLATION; Illegal access by driver"),
+        ("NVRM: Xid (PCI:0000:2c:00): 14, pid=4711", "xid-other", "Xid 14: ROBUST_CHANNEL_FAKE_ERROR"),
+    ],
+)
+def test_an_xid_without_an_entry_of_its_own_shows_the_catalog(what: str, id_: str, said: str, capsys: Capture) -> None:
+    assert main(["explain", what]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f" {id_}: " in out and said in out
+
+
+def test_commands_of_a_page_name_what_to_fill_in(capsys: Capture) -> None:
+    assert main(["explain", "xid-149"]) == 0
+    out = capsys.readouterr().out
+    assert "Put your own values for PCI_BUS_ID, NODE." in out
+    assert "nvidia-smi nvlink -s -i PCI_BUS_ID" in out and "{" not in out
 
 
 # --- as a process

@@ -21,9 +21,10 @@ def run(
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="Only this role: cause, symptom, teardown, context.")
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="List every entry.")] = False,
 ) -> int:
-    """List the failure signatures."""
-    from correlator.report.encyclopedia import render_list
+    """List the failure signatures: how many of what kind; those you ask for; all with --all or through a pipe."""
+    from correlator.report.encyclopedia import render_list, render_overview
     from correlator.report.layout import render_for
     from correlator.signatures.model import CLASSES, ROLES, load_signatures
 
@@ -39,8 +40,10 @@ def run(
     if not found:
         write_stderr("no signature fits\n")
         return 0
-    width = None if sys.stdout.isatty() else _PIPED_WIDTH
-    write_stdout(render_for(sys.stdout, render_list(found), width))
+    watched = sys.stdout.isatty()
+    asked = all_ or words or class_ or role
+    page = render_list(found) if asked or not watched else render_overview(found)
+    write_stdout(render_for(sys.stdout, page, None if watched else _PIPED_WIDTH))
     return 0
 
 

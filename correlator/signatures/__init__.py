@@ -1,7 +1,8 @@
 """Failure signatures: one TOML file each, matched against the event table and read by `explain`."""
 
-from correlator.signatures.match import assign, match_text, own_patterns
+from correlator.signatures.match import assign, own_patterns
 from correlator.signatures.model import CLASSES, ROLES, NextStep, Signature, by_id, load_signatures
+from correlator.signatures.near import nearest
 
 __all__ = [
     "CLASSES",
@@ -11,6 +12,6 @@ __all__ = [
     "assign",
     "by_id",
     "load_signatures",
-    "match_text",
+    "nearest",
     "own_patterns",
 ]

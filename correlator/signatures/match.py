@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from correlator.events import COLUMNS, Pattern, Severity
-from correlator.plugins import load_parsers
 from correlator.signatures.model import Signature, load_signatures
 
 #: Event of a line that no parser took and a signature's own literal found.
@@ -28,17 +27,11 @@ OWN_EVENT = "log.message"
 _FIRST_TEXT = (("type", "message"), ("", "traceback"))
 _LAST_TEXT = (("outer_type", "outer_message"),)
 
-#: From this priority on a signature speaks about content. Below are fall-backs by exception type or exit code: they
-#: leave room for a content match in the later links of an exception chain.
-CONTENT_PRIORITY = 20
-
 _SEVERITY: dict[str, Severity] = {"cause": "error", "symptom": "warning", "teardown": "info", "context": "info"}
 #: Numbers, also hexadecimal words with a digit in them (addresses, ids).
 _NUMBER = r"0[xX][0-9a-fA-F]+|\b[a-fA-F]*[0-9][0-9a-fA-F]*\b|[0-9]+"
 #: A class of characters with single digits in it, such as ``[246]`` or ``[1-9]``; all digits alike are no such class.
 _DIGIT_CLASS = re.compile(r"(?<!\\)\[(?!0-9(?:a-f)?(?:A-F)?\])[a-fA-F-]*[0-9][0-9a-fA-F-]*\]")
-#: Labels that launchers and torch put before each line of a rank.
-_LABEL = re.compile(r"^(?:\[[A-Za-z_]+\d+\]:[ \t]?)+", re.MULTILINE)
 
 #: Events that are plain log lines. Where such a line itself says that the trouble was dealt with, it is no cause.
 _PLAIN_EVENTS = frozenset({OWN_EVENT, "log.error", "os.error"})
@@ -57,7 +50,8 @@ def _compiled(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.MULTILINE)
 
 
-def _text_holds(signature: Signature, text: str) -> bool:
+def text_holds(signature: Signature, text: str) -> bool:
+    """Whether all text conditions of a signature hold for ``text``; its event and ``where`` are not looked at."""
     match = signature.match
     if match.contains and not any(part in text for part in match.contains):
         return False
@@ -85,7 +79,7 @@ def _known(name: str, fact: _Fact) -> str | None:
 
 def _holds(signature: Signature, text: str, fact: _Fact) -> bool:
     where = signature.match.where
-    return all(_known(name, fact) in _wanted(value) for name, value in where.items()) and _text_holds(signature, text)
+    return all(_known(name, fact) in _wanted(value) for name, value in where.items()) and text_holds(signature, text)
 
 
 class _Index:
@@ -123,7 +117,7 @@ class _Index:
             fitting = (s for s in self.candidates(event) if s.role != "cause")
             return next((s for s in fitting if _holds(s, first, fact)), None)
         found = next((s for s in self.candidates(event) if _holds(s, first, fact)), None)
-        if not last or (found is not None and found.priority >= CONTENT_PRIORITY):
+        if not last or (found is not None and not found.is_fallback):
             return found
         later = next((s for s in self.candidates(event) if _holds(s, f"{first}\n{last}", fact)), None)
         return later if found is None or (later is not None and later.priority > found.priority) else found
@@ -212,46 +206,3 @@ def assign(table: pa.Table, signatures: Sequence[Signature] | None = None) -> pa
     filled = groups.select("row").with_columns(pl.Series("signature", ids, dtype=pl.String)).explode("row").sort("row")
     column = pa.array(filled["signature"].to_list(), pa.string())
     return table.set_column(table.schema.get_field_index("signature"), table.schema.field("signature"), column)
-
-
-def _events_in(text: str) -> list[tuple[str, str, dict[str, str]]]:
-    """(event, text, captured facts) of what the installed parsers see in ``text``; envelopes are not peeled."""
-    lines = text.splitlines()
-    found: list[tuple[str, str, dict[str, str]]] = []
-    for parser in load_parsers():
-        for pattern in parser.patterns:
-            for number, line in enumerate(lines):
-                if not any(literal in line for literal in pattern.literals):
-                    continue
-                if pattern.block:
-                    for item in pattern.block(lines[number : number + 1 + pattern.block_lines]):
-                        facts = {k: str(v) for k, v in {**pattern.fields, **item.fields}.items() if v is not None}
-                        found.append((item.event or pattern.event, item.body or line, facts))
-                elif hit := _compiled(pattern.regex).search(line):
-                    facts = {k: str(v) for k, v in {**pattern.fields, **hit.groupdict()}.items() if v is not None}
-                    found.append((pattern.event, line, facts))
-    return found
-
-
-def match_text(text: str) -> list[Signature]:
-    """Signatures that a pasted text shows, best first.
-
-    A signature counts if its text conditions hold for the whole text (its event is then not asked for, and a value of
-    each ``where`` must stand in the text as a word), or if a parser sees its event in a line.
-    """
-    found: dict[str, Signature] = {}
-    text = _LABEL.sub("", text)
-    events = _events_in(text)
-    for signature in load_signatures():
-        match = signature.match
-        spoken = match.contains or match.all_of or match.regex
-        if spoken and _text_holds(signature, text):
-            words = (_wanted(value) for value in match.where.values())
-            if all(any(re.search(rf"\b{re.escape(v)}\b", text) for v in values) for values in words):
-                found[signature.id] = signature
-                continue
-        for event, body, facts in events:
-            if (not match.events or event in match.events) and _holds(signature, body, facts.get):
-                found[signature.id] = signature
-                break
-    return list(found.values())

@@ -30,6 +30,10 @@ Status = Literal["stable", "test", "experimental"]
 CLASSES: tuple[str, ...] = ("configuration", "application", "hardware", "infrastructure", "unknown")
 ROLES: tuple[str, ...] = ("cause", "symptom", "teardown", "context")
 
+#: From this priority on a signature speaks about content. Below are fall-backs by exception type or exit code: they
+#: leave room for a content match in the later links of an exception chain.
+CONTENT_PRIORITY = 20
+
 _Slug = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -71,9 +75,9 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """One failure. ``weight``: if this is the causal root, how surely ``class`` is right (0..1).
 
     ``priority``: the larger wins when several match one row. ``class_everywhere_at_start``: the class to use when
-    nearly all ranks show it before the first training step. ``loss``: how a waiting rank lost the others: its patience ran out, or the
-    connection to a peer was gone. ``supersedes``: what this one explains when both are about
-    the same ranks or nodes.
+    nearly all ranks show it before the first training step. ``loss``: how a waiting rank lost the others: its patience
+    ran out, or the connection to a peer was gone. ``supersedes``: what this one explains when both are about the same
+    ranks or nodes.
     """
 
     id: _Slug
@@ -107,6 +111,18 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def inferred(self) -> bool:
         """Whether no line shows it: a finding of the causal rules (a silent rank, a lost node)."""
         return bool(self.match.events) and all(event.startswith("inferred.") for event in self.match.events)
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether it goes by exception type, exit code or the bare fact of an event, not by what is said."""
+        return self.priority < CONTENT_PRIORITY
+
+    @property
+    def xids(self) -> tuple[int, ...]:
+        """NVIDIA's Xid numbers that it is about."""
+        # The numbers of NVSwitch errors stand in the same column.
+        stated = self.match.where.get("xid", ()) if self.match.events == ("kernel.xid",) else ()
+        return tuple(int(number) for number in (stated if isinstance(stated, tuple) else (stated,)))
 
 
 def parse_signature(text: str, name: str) -> Signature:
