@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from correlator import diagnosis as out
 from correlator.attribution.initiator import rank_findings
-from correlator.attribution.jobfacts import clocks_of, describe_job, inputs_of
+from correlator.attribution.jobfacts import clocks_of, describe_job, inputs_of, spanning
 from correlator.attribution.narrative import cascade_events
 from correlator.attribution.outcome import outcome_of
 from correlator.attribution.resume import judge_resume
@@ -135,11 +135,15 @@ def diagnose(
     chosen = ranked[0].finding if ranked and outcome.failed is not False else None
     graph = build_graph(facts, chosen, [r.finding for r in ranked[1:]])
     raw = RawLines({f.name: f for f in read.sources})
-    verdict, initiator, evidence, alternatives, ruled_out, actions, verify = attribute(facts, ranked, outcome, raw.text)
+    job = describe_job(facts)
+    verdict, initiator, evidence, alternatives, ruled_out, actions, verify = attribute(
+        facts, ranked, outcome, raw.text, job.job_id
+    )
+    job = spanning(job, initiator)
     resume = judge_resume(facts, chosen, checkpoints)
     document = out.Document(
         schema=out.SCHEMA_ID,
-        job=describe_job(facts),
+        job=job,
         verdict=verdict,
         initiator=initiator,
         cascade=cascade_events(graph),

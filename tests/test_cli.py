@@ -282,7 +282,7 @@ def test_a_new_file_beside_the_logs_is_fine(logs: Path, answer: Any) -> None:
 def test_graph_says_why_a_rank_has_its_role(logs: Path, answer: Any, capsys: Capture) -> None:
     answer(hardware_document())
     assert main(["graph", str(logs), "--rank", "30"]) == 0
-    assert capsys.readouterr().out.startswith("rank 30: collateral: ")
+    assert capsys.readouterr().out.startswith("rank 30: suffered: ")
     assert main(["graph", str(logs), "--rank", "32"]) == 2
     assert capsys.readouterr() == ("", "correlator: --rank 32: the job has ranks 0 to 31\n")
 

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1]
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "errors events diagnosis hostlist",
+        "errors events diagnosis hostlist phrases",
         "plugins signatures",
-        "discovery reading rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints",
+        "containers discovery path_claims reading rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints",
         "cascade",
         "attribution",
         "pipeline",

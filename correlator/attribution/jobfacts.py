@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
+from msgspec.structs import replace
+
+from correlator.attribution.actions import heard_ranks
 from correlator.cascade.model import Facts
-from correlator.diagnosis import Clock, Inputs, Job, SkippedFile, Topology
+from correlator.diagnosis import Clock, Initiator, Inputs, Job, SkippedFile, Topology
 from correlator.records import Row, moment
 
 #: The framework that an emitter's lines give away, in the order in which they are believed.
@@ -35,7 +39,7 @@ def describe_job(facts: Facts) -> Job:
     return Job(
         world_size=top.world_size,
         nodes=[n for n in top.nodes if n in top.collected_nodes or any(k.node == n for k in top.ranks.values())],
-        ranks_seen=sum(1 for r in top.ranks.values() if r.heard),
+        ranks_seen=len(heard_ranks(facts)),
         framework=next((name for emitter, name in _FRAMEWORKS if emitters[emitter]), None),
         versions=versions,
         topology=Topology(sizes.tp, sizes.pp, sizes.dp, sizes.cp, sizes.ep, sizes.order) if sizes else None,
@@ -43,6 +47,18 @@ def describe_job(facts: Facts) -> Job:
         ended=moment(max(times, default=None)),
         last_step=facts.step_near(None),
         job_id=min(job_ids) if job_ids else None,
+    )
+
+
+def spanning(job: Job, initiator: Initiator) -> Job:
+    """The job with a time span that holds its failure, which the kernel or the scheduler may have stamped last."""
+    if initiator.time is None:
+        return job
+    half = timedelta(seconds=initiator.time_uncertainty_s or 0)
+    return replace(
+        job,
+        started=min(job.started or initiator.time, initiator.time - half),
+        ended=max(job.ended or initiator.time, initiator.time + half),
     )
 
 

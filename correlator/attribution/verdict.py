@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 
+from correlator.attribution.actions import actions_for, collect, missing_sources, verify_for
 from correlator.attribution.confidence import confidence
 from correlator.attribution.initiator import Ranked
 from correlator.attribution.outcome import Outcome
+from correlator.attribution.shown import has_own_error, once, shown_by, time_of
 from correlator.cascade.model import Facts, Finding
 from correlator.diagnosis import (
     Action,
@@ -21,7 +22,7 @@ from correlator.diagnosis import (
     Verdict,
     Verify,
 )
-from correlator.hostlist import fold_ranges
+from correlator.phrases import agree, named_ranks, sentence
 from correlator.records import Row, moment
 from correlator.signatures import Signature
 
@@ -33,7 +34,7 @@ _MANY_RANKS = 64
 
 
 def attribute(
-    facts: Facts, ranked: Sequence[Ranked], outcome: Outcome, raw: RawText
+    facts: Facts, ranked: Sequence[Ranked], outcome: Outcome, raw: RawText, job_id: str | None = None
 ) -> tuple[Verdict, Initiator, list[Evidence], list[Alternative], list[RuledOut], list[Action], Verify]:
     """The verdict and everything that carries it. A run that did not fail has class ``none`` and no initiator."""
     if outcome.failed is False:
@@ -47,7 +48,7 @@ def attribute(
         class_=chosen.class_,
         subclass=chosen.subclass,
         signature=chosen.signature or "unknown",
-        title=chosen.title,
+        title=agree(chosen.title),
         summary=_summary(facts, chosen, signature),
         confidence=sure,
     )
@@ -57,8 +58,8 @@ def attribute(
         _evidence(facts, chosen, ranked, raw),
         [_alternative(facts, r, sure) for r in _rivals(ranked)],
         _ruled_out(facts, chosen),
-        _actions(facts, chosen, signature),
-        _verify(facts, chosen, signature),
+        actions_for(facts, chosen, signature, job_id),
+        verify_for(facts, signature),
     )
 
 
@@ -75,10 +76,8 @@ def _undecided(
     facts: Facts, outcome: Outcome, raw: RawText
 ) -> tuple[Verdict, Initiator, list[Evidence], list[Alternative], list[RuledOut], list[Action], Verify]:
     what = "Ended without an error" if outcome.failed is None else "Failed, but nothing in the logs says why"
-    missing = _missing_sources(facts)
-    summary = f"{outcome.why[0].upper()}{outcome.why[1:]}. " + (
-        f"What would decide: {'; '.join(missing)}." if missing else "The launcher's own output would decide."
-    )
+    missing = missing_sources(facts)
+    summary = sentence(f"{outcome.why[:1].upper()}{outcome.why[1:]}")
     rows = sorted(
         (i.rows[0] for i in facts.incidents), key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset)
     )
@@ -87,11 +86,12 @@ def _undecided(
     if last is not None:
         evidence.append(_line("verdict", last, raw, 0.3, "the last step that was completed"))
     verdict = Verdict("unknown", None, "unknown", what, summary, 0.3)
-    return verdict, Initiator(), evidence, [], [], [_collect(m) for m in missing[:3]], Verify()
+    return verdict, Initiator(), evidence, [], [], [collect(m) for m in missing[:3]], Verify()
 
 
 def _summary(facts: Facts, chosen: Finding, signature: Signature | None) -> str:
-    parts = [f"{chosen.title.rstrip('.')}: {chosen.why}."]
+    parts = [sentence(f"{agree(chosen.title).rstrip('.')}: {once(chosen.why, facts.topology.world_size)}")]
+    parts += filter(None, [shown_by(facts, chosen)])
     grid, ranks = facts.topology.grid, chosen.incident.ranks
     if grid is not None and len(ranks) == 1 and ranks[0] < grid.world_size:
         place = grid.coordinates(ranks[0])
@@ -103,11 +103,7 @@ def _summary(facts: Facts, chosen: Finding, signature: Signature | None) -> str:
     if signature is not None and signature.mechanism:
         parts.append(signature.mechanism)
     if chosen.class_ == "unknown":
-        missing = _missing_sources(facts)
-        parts.append(
-            "The logs do not decide whose fault it is"
-            + (f"; {missing[0]} would." if missing else f"; {chosen.control or 'a repeat would.'}")
-        )
+        parts.append("The logs do not decide whose fault it is.")
     return " ".join(parts)
 
 
@@ -132,16 +128,16 @@ def _initiator(facts: Facts, chosen: Finding, raw: RawText) -> Initiator:
     if not gpus and row is not None and row.pci_bus_id:
         where = (row.node, row.pci_bus_id)
         gpus.append(Gpu(row.node, row.gpu, row.pci_bus_id, top.gpu_uuid.get(where), top.gpu_serial.get(where)))
-    bound = incident.bound
+    time, bound = time_of(facts, incident)
     step = next((r.step for r in incident.rows if r.step is not None), None)
     return Initiator(
         ranks=ranks,
         nodes=list(incident.nodes),
         gpus=gpus,
         scope=chosen.scope,
-        silent=chosen.silent,
-        time=moment(incident.time),
-        time_uncertainty_s=None if bound is None or incident.time is None else round(bound / 1e9, 3),
+        silent=chosen.silent and not has_own_error(facts, incident.ranks),
+        time=moment(time),
+        time_uncertainty_s=None if bound is None or time is None else round(bound / 1e9, 3),
         step=step if step is not None else facts.step_near(incident.time if bound is not None else None),
         first_error=_place(row, raw) if row is not None else None,
     )
@@ -157,6 +153,7 @@ def _line(supports: str, row: Row, raw: RawText, weight: float, why: str) -> Evi
 
 def _evidence(facts: Facts, chosen: Finding, ranked: Sequence[Ranked], raw: RawText) -> list[Evidence]:
     """The proving lines: different kinds first, then agreeing findings; never the same text twice."""
+    why = once(chosen.why, facts.topology.world_size)
     found: list[Evidence] = []
     seen: set[object] = set()
     kinds: set[str] = set()
@@ -173,12 +170,18 @@ def _evidence(facts: Facts, chosen: Finding, ranked: Sequence[Ranked], raw: RawT
                 kinds.add(row.event + str(row.signature))
                 found.append(_line(supports, row, raw, weight, why))
 
-    add(chosen.incident.rows, "initiator", chosen.strength, chosen.why, one_a_kind=True)
+    add(chosen.incident.rows, "initiator", chosen.strength, why, one_a_kind=True)
     own = set(chosen.incident.ranks)
     for rival in ranked[1:]:
         if own and own == set(rival.finding.incident.ranks):
-            add(rival.finding.incident.rows, "initiator", rival.finding.strength, rival.finding.why, one_a_kind=True)
-    add(chosen.incident.rows, "verdict", chosen.strength * 0.8, chosen.why, one_a_kind=False)
+            add(
+                rival.finding.incident.rows,
+                "initiator",
+                rival.finding.strength,
+                agree(rival.finding.why),
+                one_a_kind=True,
+            )
+    add(chosen.incident.rows, "verdict", chosen.strength * 0.8, why, one_a_kind=False)
     return found
 
 
@@ -196,36 +199,13 @@ def _rivals(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 def _alternative(facts: Facts, rival: Ranked, sure: float) -> Alternative:
     finding = rival.finding
-    who = f"rank {fold_ranges(finding.incident.ranks)}: " if finding.incident.ranks else ""
+    who = f"{named_ranks(finding.incident.ranks)}: " if finding.incident.ranks else ""
     return Alternative(
         class_=finding.class_,
         signature=finding.signature or "unknown",
         confidence=round(max(0.02, min(finding.strength * (1 - sure), 1 - sure)), 2),
-        why=f"{who}{finding.title}; {finding.why}",
+        why=f"{who}{agree(finding.title)}; {once(finding.why, facts.topology.world_size)}",
         control=finding.control or "A repeat of the run with the suspect node left out.",
-    )
-
-
-def _missing_sources(facts: Facts) -> list[str]:
-    """Usual sources that were not collected for the nodes in question, as phrases."""
-    kernel = {r.node for r in facts.rows if r.emitter == "kernel"} | {
-        f.name for f in facts.ingested.files if any("kernel" in e for e in f.emitters)
-    }
-    nodes = [n for n in facts.topology.nodes if n not in kernel]
-    missing = (
-        [f"the kernel log (dmesg -T) of {nodes[0]}" if len(nodes) == 1 else "the kernel logs (dmesg -T) of the nodes"]
-        if nodes or not kernel
-        else []
-    )
-    absent = [r for r in facts.expected_ranks() if not facts.topology.ranks[r].collected]
-    if absent:
-        missing.append(f"the logs of rank {fold_ranges(absent)}, which were not collected")
-    return missing
-
-
-def _collect(what: str) -> Action:
-    return Action(
-        f"Collect {what}", None, "it is missing here and would decide between the remaining explanations", "read-only"
     )
 
 
@@ -237,7 +217,8 @@ def _ruled_out(facts: Facts, chosen: Finding) -> list[RuledOut]:
     if waiters:
         out.append(
             RuledOut(
-                f"rank {fold_ranges(waiters)} as initiator", "they only report peers that were lost or did not come"
+                f"{named_ranks(waiters)} failed first",
+                f"{'they only report' if len(waiters) > 1 else 'it only reports'} peers that were lost or did not come",
             )
         )
     kernel_nodes = {r.node for r in facts.rows if r.emitter == "kernel" and r.node}
@@ -254,53 +235,11 @@ def _ruled_out(facts: Facts, chosen: Finding) -> list[RuledOut]:
     if blamed and chosen.incident.ranks:
         out.append(
             RuledOut(
-                f"rank {fold_ranges(blamed)} as named under 'Root Cause (first observed failure)'",
+                f"{named_ranks(blamed)}, as named under 'Root Cause (first observed failure)'",
                 "that block is written per node, in the order in which its launcher noticed the exits",
             )
         )
     return out
-
-
-def _actions(facts: Facts, chosen: Finding, signature: Signature | None) -> list[Action]:
-    incident = chosen.incident
-    row = incident.first
-    values = {
-        "node": incident.nodes[0] if len(incident.nodes) == 1 else None,
-        "rank": str(incident.ranks[0]) if len(incident.ranks) == 1 else None,
-        "gpu": str(row.gpu) if row and row.gpu is not None else None,
-        "pci_bus_id": row.pci_bus_id if row else None,
-        "pid": str(row.pid) if row and row.pid is not None else None,
-    }
-    actions = []
-    for step in signature.actions if signature else ():
-        actions.append(Action(step.title, _filled(step.command, values), step.why, step.risk))
-    if signature:
-        actions += [Action(text, None, "removes the cause", "disruptive") for text in signature.fix[: 3 - len(actions)]]
-    if chosen.class_ == "unknown" or not actions:
-        actions += [_collect(m) for m in _missing_sources(facts)[:2]]
-        if chosen.control:
-            actions.append(Action("Separate the explanations", None, chosen.control, "read-only"))
-    return actions
-
-
-def _filled(command: str | None, values: dict[str, str | None]) -> str | None:
-    """A command with its placeholders filled by shell-quoted values; unknown ones stay in capitals to be filled in."""
-    if command is None:
-        return None
-    for name, value in values.items():
-        command = command.replace("{" + name + "}", shlex.quote(value) if value is not None else name.upper())
-    return command
-
-
-def _verify(facts: Facts, chosen: Finding, signature: Signature | None) -> Verify:
-    if signature is not None and signature.verify:
-        return Verify(signature.verify)
-    step = facts.step_near(None)
-    return Verify(
-        f"The next run passes step {step + 1} on all ranks."
-        if step is not None
-        else "The next run completes its first step on all ranks."
-    )
 
 
 def collateral_of(facts: Facts, initiator: Initiator) -> Collateral:

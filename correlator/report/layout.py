@@ -77,9 +77,11 @@ class Command:
                 yield Text(" " * self.by + piece, style="cyan", no_wrap=True, overflow="ignore")
 
 
-def step(mark: str, title: str, why: str, command: str | None, risk: str) -> Iterable[RenderableType]:
-    """A next step with its reason and its command; said to be disruptive where it is."""
+def step(mark: str, title: str, why: str, command: str | None, risk: str, tag: str = "") -> Iterable[RenderableType]:
+    """A next step with its reason and its command; tagged with what it does, said to be disruptive where it is."""
     head = prose(title, "bold")
+    if tag:
+        head.append(f"  ({tag})", style="dim")
     if risk == "disruptive":
         head.append("  DISRUPTIVE", style="bold red")
     yield hang(mark, Group(head, prose(why)) if why else head)

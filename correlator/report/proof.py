@@ -40,12 +40,13 @@ class _Proof:
 def render_proof(document: Document, neighbourhood: Neighbourhood | None) -> Iterator[RenderableType]:
     """The first error whole and with its neighbours, then the strongest further evidence, a line each."""
     groups = _alike(_proofs(document))
-    said = ""
+    said = {document.verdict.summary}
     for number, (proof, *others) in enumerate(groups[:_PROOFS_SHOWN]):
         if number:
             yield ""
         place = layout.line(f"{proof.file}:{proof.line}", "bold")
-        why, said = ("" if proof.why == said else proof.why), proof.why
+        why = "" if any(proof.why in told for told in said) else proof.why  # a reason is given once
+        said.add(proof.why)
         yield layout.indent(Text.assemble(place, "  ", layout.prose(why), overflow="fold"))
         yield from _first_lines(proof, neighbourhood) if number == 0 else _key_line(proof)
         if others:

@@ -15,21 +15,15 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from correlator.diagnosis import Alternative, Document, Gpu, Job, Resume, ResumeCandidate
-from correlator.report import layout, words
+from correlator.diagnosis import Alternative, Document, Resume
+from correlator.phrases import agree
+from correlator.report import layout, sayings, words
 from correlator.report.cascade import render_cascade
 from correlator.report.proof import Neighbourhood, render_proof
-from correlator.report.warnings import OFFSET_TOLD_S, render_warnings, unheard_words
+from correlator.report.warnings import render_warnings
 
 _STYLES = {"none": "bold green", "unknown": "bold yellow"}
-_RESUME_HEADLINES = {
-    "safe": "Safe to resume",
-    "unsafe": "Not safe to resume",
-    "no-checkpoint": "No checkpoint to resume from: the job starts over",
-    "unknown": "Not known whether it is safe to resume",
-}
 _CANDIDATES_SHOWN = 3
-_VERSIONS_SHOWN = 4
 
 
 def render_report(document: Document, neighbourhood: Neighbourhood | None = None) -> list[RenderableType]:
@@ -47,7 +41,7 @@ def render_report(document: Document, neighbourhood: Neighbourhood | None = None
         page += layout.section("WHAT ELSE IT COULD BE", [] if undecided else rivals)
     page += layout.section(
         "RULED OUT",
-        layout.bullets(Group(layout.prose(f"{entry.what}: {entry.why}")) for entry in document.ruled_out),
+        layout.bullets(Group(layout.prose(agree(f"{entry.what}: {entry.why}"))) for entry in document.ruled_out),
     )
     page += layout.section("WHERE TO RESUME", _resume(document.resume))
     page += layout.section("WHAT TO DO NOW", _actions(document))
@@ -79,155 +73,76 @@ def export_svg(
 
 def _headline(document: Document) -> Iterator[RenderableType]:
     verdict = document.verdict
-    title = layout.prose(f"{words.HEADLINES[verdict.class_]}: {verdict.title}".rstrip(": "))
+    title = layout.prose(sayings.headline(document))
     title.stylize(_STYLES.get(verdict.class_, "bold red"))
     yield title
-    named = verdict.class_ == "unknown" and (document.initiator.ranks or document.initiator.nodes)
-    about = "confidence in who it was" if named else "confidence"
-    details = [f"{about}: {words.confidence_words(verdict.confidence)}"]
-    if verdict.signature not in ("", "none", "unknown"):
-        details.append(f"signature: {verdict.signature}")
-    if verdict.subclass:
-        details.append(f"area: {verdict.subclass}")
-    yield layout.prose(", ".join(details))
+    if verdict.class_ != "none":
+        yield layout.prose(_capital(sayings.place_line(document)), "bold")
+        yield layout.prose(sayings.resume_short(document))
     if verdict.summary:
         yield ""
         yield layout.prose(verdict.summary)
     yield ""
-    yield layout.prose(_job_words(document.job), "dim")
+    yield layout.prose(sayings.job_line(document.job), "dim")
+    named = verdict.signature not in ("", "none", "unknown")
+    details = [f"signature {verdict.signature} (correlator explain {verdict.signature})"] if named else []
+    details += [f"area {verdict.subclass}"] if verdict.subclass else []
+    if details:
+        yield layout.prose(", ".join(details), "dim")
 
 
-def _job_words(job: Job) -> str:
-    parts = [words.count_words(job.world_size, "rank")] if job.world_size else []
-    if job.nodes:
-        parts.append(f"{words.count_words(len(job.nodes), 'node')} ({words.fold_nodes(job.nodes)})")
-    if job.framework:
-        parts.append(job.framework)
-    if job.topology:
-        sizes = [(name, getattr(job.topology, name)) for name in ("tp", "pp", "dp")]
-        sizes += [(name, size) for name in ("cp", "ep") if (size := getattr(job.topology, name)) != 1]
-        parts.append(" ".join(f"{name} {size}" for name, size in sizes if size))
-    parts += [f"{name} {version}" for name, version in sorted(job.versions.items())[:_VERSIONS_SHOWN]]
-    if job.last_step is not None:
-        parts.append(f"last step {job.last_step}")
-    if job.started and job.ended:
-        parts.append(f"{words.clock_words(job.started, 1)} to {words.clock_words(job.ended, 1)}")
-    return f"job {job.job_id or ''}".rstrip() + ": " + (", ".join(part for part in parts if part) or "nothing known")
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _initiator(document: Document, neighbourhood: Neighbourhood | None) -> Iterator[RenderableType]:
     initiator = document.initiator
-    yield layout.indent(layout.prose(_who(document), "bold"))
-    yield from (layout.indent(layout.prose(text)) for text in _gpu_words(initiator.gpus))
-    if not (initiator.ranks or initiator.nodes or initiator.time):
-        when = ""
-    elif initiator.time:
-        bound = initiator.time_uncertainty_s
-        known = f"± {words.seconds_words(bound)}" if bound is not None else "error of this clock not known"
-        when = f"{words.clock_words(initiator.time, bound)} ({known}{_own_clock(document)})"
-    else:
-        when = "time not known"
-    step = f", step {initiator.step}" if initiator.step is not None else ""
-    if when + step:
-        yield layout.indent(layout.prose((when + step).removeprefix(", ")))
-    if initiator.silent:
-        yield layout.indent(layout.prose("It printed nothing itself: its absence in the others' lines gives it away."))
+    yield layout.indent(layout.prose(sayings.who(document), "bold"))
+    yield from (layout.indent(layout.prose(text)) for text in sayings.gpus(document))
+    step = f"step {initiator.step}" if initiator.step is not None else ""
+    when = ", ".join(filter(None, [sayings.when(document), step]))
+    if when:
+        yield layout.indent(layout.prose(when))
     proof = list(render_proof(document, neighbourhood))
     yield from ["", *proof] if proof else []
 
 
-def _own_clock(document: Document) -> str:
-    """What a reader must know who compares the time with the stamp printed on the line."""
-    offsets = [clock.offset_s for clock in document.clocks if clock.node in document.initiator.nodes and clock.offset_s]
-    if len(offsets) != 1 or abs(offsets[0]) < OFFSET_TOLD_S:
-        return ""
-    return f"; its own clock ran {words.seconds_words(offsets[0])} {'fast' if offsets[0] > 0 else 'slow'}"
-
-
-def _who(document: Document) -> str:
-    initiator, world_size = document.initiator, document.job.world_size
-    at = f" on {words.fold_nodes(initiator.nodes)}" if initiator.nodes else ""
-    if initiator.scope == "all":
-        return f"all {world_size} ranks" if world_size else "all ranks"
-    if initiator.scope == "node" and initiator.nodes:
-        ranks = f" with {words.ranks_words(initiator.ranks)}" if initiator.ranks else ""
-        return f"{'node' if len(initiator.nodes) == 1 else 'nodes'} {words.fold_nodes(initiator.nodes)}{ranks}"
-    if initiator.ranks:
-        return words.ranks_words(initiator.ranks) + at
-    if initiator.nodes:
-        return f"{words.fold_nodes(initiator.nodes)}, rank not known"
-    return "no rank or node can be named on this evidence"
-
-
-def _gpu_words(gpus: list[Gpu]) -> Iterator[str]:
-    for gpu in gpus:
-        index = f"GPU {gpu.index}" if gpu.index is not None else "GPU"
-        named = (("PCI", gpu.pci_bus_id), ("serial", gpu.serial), ("", gpu.uuid))
-        identity = ", ".join(f"{name} {value}".strip() for name, value in named if value)
-        at = f" on {gpu.node}" if gpu.node and len(gpus) > 1 else ""
-        yield f"{index}{at} ({identity})" if identity else index + at
-
-
 def _alternatives(document: Document, undecided: bool) -> Iterator[RenderableType]:
     if undecided:
-        yield from layout.bullets(map(layout.prose, _missing(document)))
+        yield from layout.bullets(map(layout.prose, sayings.would_decide(document)))
     for rival in document.alternatives:
         yield layout.hang("-", Group(*_alternative(rival)))
 
 
 def _alternative(rival: Alternative) -> Iterator[RenderableType]:
-    said = layout.prose(f"{rival.class_}, {rival.signature} ({round(100 * rival.confidence)} %): {rival.why}")
-    said.stylize("bold", 0, said.plain.index(":"))
+    head = sayings.alternative_head(rival)
+    said = layout.prose(f"{head}: {agree(rival.why)}")
+    said.stylize("bold", 0, len(layout.prose(head).plain))
     yield said
     if rival.control:
         yield layout.prose(f"To tell: {rival.control}")
 
 
-def _missing(document: Document) -> Iterator[str]:
-    if document.alternatives:
-        return
-    looks = [action for action in document.actions if action.risk == "read-only"]
-    yield from (f"{action.title}: {action.why}" if action.why else action.title for action in looks)
-    if not looks:
-        yield from filter(None, [unheard_words(document.job)])
-        yield (
-            "No candidate explains it. What settles most such cases: the kernel log of every node around the time "
-            "above, the launcher's own output, the scheduler's record of the job."
-        )
-
-
 def _resume(resume: Resume) -> Iterator[RenderableType]:
-    head = _RESUME_HEADLINES[resume.status]
-    if resume.iteration is not None:
-        head += f" {'from' if resume.status == 'safe' else 'at'} iteration {resume.iteration}"
     style = {"safe": "bold green", "unsafe": "bold red"}.get(resume.status, "bold")
-    yield layout.indent(layout.prose(head, style))
-    chosen = next((c for c in resume.candidates if _is_chosen(c, resume)), None)
+    yield layout.indent(layout.prose(sayings.resume_head(resume), style))
+    chosen = next((c for c in resume.candidates if sayings.is_chosen(c, resume)), None)
     if chosen and (chosen.topology or chosen.problems):
-        yield layout.indent(layout.line(_candidate_words(chosen)))
+        yield layout.indent(layout.line(sayings.candidate(chosen)))
     elif resume.path:
         yield layout.indent(layout.line(resume.path))
-    yield from layout.bullets(map(layout.prose, resume.reasons))
-    others = [*dict.fromkeys(_candidate_words(c) for c in resume.candidates if not _is_chosen(c, resume))]
+    yield from layout.bullets(map(layout.prose, sayings.resume_reasons(resume)))
+    others = sayings.other_candidates(resume)
     yield from layout.bullets(map(layout.line, others[:_CANDIDATES_SHOWN]))
     hidden = len(others) - _CANDIDATES_SHOWN
     if hidden > 0:
         yield layout.indent(layout.line(f"and {words.count_words(hidden, 'more checkpoint')}"))
 
 
-def _is_chosen(candidate: ResumeCandidate, resume: Resume) -> bool:
-    return bool(resume.path) and (candidate.path, candidate.iteration) == (resume.path, resume.iteration)
-
-
-def _candidate_words(candidate: ResumeCandidate) -> str:
-    state = {True: "complete", False: "incomplete", None: "not checked"}[candidate.complete]
-    name = candidate.path or (f"iteration {candidate.iteration}" if candidate.iteration is not None else "checkpoint")
-    return ", ".join(part for part in [f"{name}: {state}", candidate.topology, *candidate.problems] if part)
-
-
 def _actions(document: Document) -> Iterator[RenderableType]:
-    for number, action in enumerate(document.actions, 1):
-        yield from layout.step(f"{number}.", action.title, action.why, action.command, action.risk)
+    for number, action in enumerate(sayings.next_steps(document), 1):
+        title, tag, why = sayings.action_words(action)
+        yield from layout.step(f"{number}.", title, why, action.command, action.risk, tag)
     if document.verify.what:
         fixed = Text.assemble(("Fixed when: ", "bold"), layout.prose(document.verify.what), overflow="fold")
         yield layout.indent(fixed)

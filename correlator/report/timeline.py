@@ -16,6 +16,13 @@ _SAME_WAVE_S = 30.0
 #: An effect may seem this much earlier than its cause: stamps have whole seconds, and launchers poll.
 _STAMP_ERROR_S = 5.0
 
+#: What a reader calls a role.
+ROLE_WORDS: dict[Role, str] = {
+    "initiator": "failed first",
+    "collateral": "suffered",
+    "teardown": "stopped",
+    "unrelated": "unrelated",
+}
 ROLE_ORDER: dict[Role, int] = {"initiator": 0, "collateral": 1, "teardown": 2, "unrelated": 3}
 _DIGITS = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 
@@ -39,6 +46,7 @@ class Wave:
         self.ranks.update(entry.ranks)
         self.nodes.update(entry.nodes)
         self.entries.append(entry)
+        self.time = self.time or entry.time
         self.last_time = entry.time or self.last_time
 
 
@@ -46,11 +54,11 @@ def build_waves(cascade: Sequence[CascadeEvent]) -> list[Wave]:
     """The waves of a cascade in causal order: by time, but no effect before its causes."""
     by_id = {entry.id: entry for entry in cascade}
     waves: list[Wave] = []
-    latest: dict[tuple[Role, str, bool], Wave] = {}
+    latest: dict[tuple[Role, str], Wave] = {}
     for entry in _in_order(cascade):
-        key = (entry.role, _DIGITS.sub("#", entry.what), entry.time is None)
+        key = (entry.role, _DIGITS.sub("#", entry.what))
         wave = latest.get(key)
-        if wave is None or not _close(wave.last_time, entry.time):
+        if wave is None or (entry.time and wave.last_time and not _close(wave.last_time, entry.time)):
             wave = latest[key] = wave_of(entry)
             causes = [by_id[cause].time for cause in entry.caused_by if cause in by_id]
             wave.against_order = any(_before(entry.time, cause) for cause in causes)
@@ -88,9 +96,7 @@ def _before(effect: datetime | None, cause: datetime | None) -> bool:
     return effect is not None and cause is not None and (cause - effect).total_seconds() > _STAMP_ERROR_S
 
 
-def _close(earlier: datetime | None, later: datetime | None) -> bool:
-    if earlier is None or later is None:
-        return earlier is later
+def _close(earlier: datetime, later: datetime) -> bool:
     return (later - earlier).total_seconds() <= _SAME_WAVE_S
 
 

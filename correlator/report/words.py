@@ -21,6 +21,9 @@ HEADLINES: dict[FailureClass, str] = {
 #: Lower bounds of the confidence, and the words for it.
 _CONFIDENCE = ((0.9, "almost certain"), (0.7, "likely"), (0.5, "more likely than not"), (0.3, "possible"))
 
+#: Clock offsets below this are ordinary; above, a reader who compares printed stamps by eye goes wrong.
+OFFSET_TOLD_S = 1.0
+
 _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
 
 

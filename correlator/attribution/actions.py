@@ -1,0 +1,144 @@
+"""The next steps of a diagnosis: what to look at, what works around the failure, what repairs it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Literal
+
+from correlator.cascade.model import Facts, Finding
+from correlator.diagnosis import Action, Verify
+from correlator.phrases import named_ranks
+from correlator.signatures import Signature
+
+Kind = Literal["look", "work around", "repair"]
+
+#: First words of a step that only looks, and of one that lets the job run without the cause being gone.
+_LOOKS = re.compile(
+    r"(?:look|check|compare|read|ask|find out|see|search|inspect|reproduce|profile|watch|print|take|collect|test|"
+    r"verify|identify|measure|locate|count|query|save the|switch .* recorder|find)\b",
+    re.IGNORECASE,
+)
+_WORKAROUNDS = re.compile(
+    r"(?:exclude|leave|requeue|restart|start again|start the job again|rerun|retry|resume|go back|raise|lower|disable|"
+    r"turn off|switch off|skip|until|as a stopgap|nothing is broken|move|drain|run (?:on|without)|avoid|reduce)\b",
+    re.IGNORECASE,
+)
+_DISRUPTS = re.compile(r"\b(?:drain|reboot|reset|replace|swap|power|reseat|reload|kill|exclude|RMA)", re.IGNORECASE)
+#: What a finished step of the entry says about itself.
+KIND_WORDS: dict[Kind, str] = {
+    "look": "looks only, changes nothing",
+    "work around": "works around it; the cause stays",
+    "repair": "meant to repair it",
+}
+_STEPS = 3
+
+
+def kind_of(step: str) -> Kind:
+    """What a step in words does.
+
+    >>> kind_of("Compare the sizes"), kind_of("Exclude the node"), kind_of("Give all nodes the same address")
+    ('look', 'work around', 'repair')
+    """
+    if _LOOKS.match(step):
+        return "look"
+    return "work around" if _WORKAROUNDS.match(step) else "repair"
+
+
+def actions_for(facts: Facts, chosen: Finding, signature: Signature | None, job_id: str | None) -> list[Action]:
+    """At most three steps of the entry, commands first; where it is open whose fault it was, what would decide."""
+    values = _values(facts, chosen, job_id)
+    actions = [
+        Action(step.title, _filled(step.command, values), step.why, step.risk)
+        for step in (signature.actions if signature else ())
+    ]
+    for text in signature.fix[: max(0, _STEPS - len(actions))] if signature else ():
+        kind = kind_of(text)
+        disrupts = kind != "look" and _DISRUPTS.search(text)
+        actions.append(Action(text, None, KIND_WORDS[kind], "disruptive" if disrupts else "read-only"))
+    if chosen.class_ == "unknown" or not actions:
+        actions += [collect(what) for what in missing_sources(facts, chosen)[:2]]
+        if chosen.control:
+            actions.append(Action("Tell the explanations apart", None, chosen.control, "read-only"))
+    return actions
+
+
+def collect(what: str) -> Action:
+    """The step that fetches a source which is missing."""
+    return Action(f"Collect {what}", None, "it is missing here and would decide", "read-only")
+
+
+def _values(facts: Facts, chosen: Finding, job_id: str | None) -> dict[str, str | None]:
+    incident, row = chosen.incident, chosen.incident.first
+    known = facts.topology.ranks.get(incident.ranks[0]) if len(incident.ranks) == 1 else None
+    gpu = next((v for v in (row.gpu if row else None, known.gpu if known else None) if v is not None), None)
+    pids = {e.row.pid for r in incident.ranks for e in facts.exits.get(r, ()) if e.row.pid is not None}
+    pid = row.pid if row and row.pid is not None else pids.pop() if len(pids) == 1 else None
+    return {
+        "node": incident.nodes[0] if len(incident.nodes) == 1 else None,
+        "rank": str(incident.ranks[0]) if len(incident.ranks) == 1 else None,
+        "gpu": str(gpu) if gpu is not None else None,
+        "pci_bus_id": (row.pci_bus_id if row else None) or (known.pci_bus_id if known else None),
+        "pid": str(pid) if pid is not None else None,
+        "job": job_id,
+    }
+
+
+#: Placeholders that entries write in capitals.
+_CAPITALS = {"JOBID": "job", "JOB": "job", "NODE": "node", "PID": "pid"}
+
+
+def _filled(command: str | None, values: dict[str, str | None]) -> str | None:
+    """A command with its placeholders filled by shell-quoted values; unknown ones stay in capitals to be filled in."""
+    if command is None:
+        return None
+    for name, value in values.items():
+        command = command.replace("{" + name + "}", shlex.quote(value) if value is not None else name.upper())
+
+    def known(found: re.Match[str]) -> str:
+        value = values.get(_CAPITALS[found[0]])
+        return shlex.quote(value) if value is not None else found[0]
+
+    return re.sub(rf"(?<![\w$-])(?:{'|'.join(_CAPITALS)})(?![\w=-])", known, command)
+
+
+def missing_sources(facts: Facts, chosen: Finding | None = None) -> list[str]:
+    """Usual sources that were not collected for the nodes in question, as phrases; the accused nodes come first."""
+    kernel = {r.node for r in facts.rows if r.emitter == "kernel"} | {
+        f.name for f in facts.ingested.files if any("kernel" in e for e in f.emitters)
+    }
+    suspects = [n for n in (chosen.incident.nodes if chosen else ()) if n not in kernel]
+    nodes = suspects or [n for n in facts.topology.nodes if n not in kernel]
+    missing = []
+    if nodes and len(nodes) <= 3:
+        missing.append(f"the kernel log (dmesg -T) of {', '.join(nodes)}")
+    elif nodes or not kernel:
+        missing.append("the kernel logs (dmesg -T) of the nodes")
+    ranks = facts.topology.ranks
+    heard = heard_ranks(facts)
+    absent = [r for r in facts.expected_ranks() if not ranks[r].collected and r not in heard]
+    if absent and heard:
+        missing.append(f"the logs of {named_ranks(absent)}, which are not here")
+    elif absent:
+        missing.append("logs that say which rank wrote which line (one file a rank, or torchrun --tee 3)")
+    return missing
+
+
+#: Who speaks about ranks from outside of them.
+_OBSERVERS = ("torchrun", "slurm", "mpi", "hydra", "kernel", "composer", "k8s", "deepspeed", "ray", "lightning")
+
+
+def heard_ranks(facts: Facts) -> set[int]:
+    """Ranks of which any line is known to be their own, by its prefix or by what it states."""
+    heard = {number for number, rank in facts.topology.ranks.items() if rank.heard}
+    lines = (row for row in (*facts.rows, *facts.progress) if row.rank is not None)
+    return heard | {row.rank for row in lines if row.rank is not None and row.emitter not in _OBSERVERS}
+
+
+def verify_for(facts: Facts, signature: Signature | None) -> Verify:
+    """What must be seen for the fix to count."""
+    if signature is not None and signature.verify:
+        return Verify(signature.verify)
+    step = facts.step_near(None)
+    passed = f"passes step {step + 1}" if step is not None else "completes its first step"
+    return Verify(f"The next run {passed} on all ranks.")
