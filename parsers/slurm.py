@@ -94,7 +94,17 @@ PARSER = Parser(
         ),
         Pattern(
             event="slurm.job_state",
-            literals=("OUT_OF_ME", "NODE_FAIL", "TIMEOUT", "PREEMPTED", "CANCELLED", "BOOT_FAIL", "FAILED ", "FAILED|"),
+            literals=(
+                "OUT_OF_ME",
+                "NODE_FAIL",
+                " TIMEOUT",
+                "|TIMEOUT",
+                "PREEMPTED",
+                "CANCELLED",
+                "BOOT_FAIL",
+                "FAILED ",
+                "FAILED|",
+            ),
             block=one_line(_ACCOUNT_ROW, _account_row),
             block_lines=0,
             sample="123.0            python3        gpu       acct         64  OUT_OF_ME+    0:125",
