@@ -2,7 +2,8 @@
 
 One walk with ``scandir``; nothing is followed twice, nothing but a regular file is opened, and whatever is left out is
 named with its reason. Whether a file is a log is decided by its content: checkpoints and datasets that lie in LOGDIR
-are skipped.
+are skipped. Archives are opened; a member's name is ``archive!/member``. ``-`` is standard input, and an address with
+``://`` is fetched.
 """
 
 from __future__ import annotations
@@ -10,44 +11,34 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as _field
 from pathlib import Path
 from typing import Literal
 
+from correlator.containers.remote import fetch, is_url, local_path
+from correlator.containers.spool import Spool, why_not_written
+from correlator.containers.stdin import spool_stdin
+from correlator.containers.tar import unpack_tar
+from correlator.containers.unpack import Contents, Unpacker
+from correlator.containers.zip import unpack_zip
 from correlator.errors import NothingReadable, UsageError
-from correlator.reading import SNIFF_BYTES, binary_reason, compression_of, read_head, utf16_of
+from correlator.path_claims import PathClaims, path_claims
+from correlator.reading import SNIFF_BYTES, Budget, archive_of, binary_reason, compression_of, read_head, utf16_of
 
-Stream = Literal["stdout", "stderr"]
-
-
-@dataclass(frozen=True, slots=True)
-class PathClaims:
-    """What a file's path says about its writer.
-
-    ``node`` is set only where the naming scheme states one. ``tokens`` are all parts that might be a node name; the
-    topology stage decides. ``task`` is a launcher's number that is not yet a rank.
-    """
-
-    rank: int | None = None
-    local_rank: int | None = None
-    task: int | None = None
-    attempt: int | None = None
-    node: str | None = None
-    stream: Stream | None = None
-    tokens: tuple[str, ...] = ()
-    pid: int | None = None
-
-    @property
-    def single_process(self) -> bool:
-        """True when the name says that one process wrote the file."""
-        return self.rank is not None or self.local_rank is not None or self.pid is not None
+#: Archives are opened inside archives so deep.
+ARCHIVE_DEPTH = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to be read. ``name`` is relative to LOGDIR with ``/``; ``size`` in bytes as stored; ``mtime_ns`` UTC."""
+    """A file to be read. ``name`` is relative to LOGDIR with ``/``; ``size`` in bytes as stored; ``mtime_ns`` UTC.
+
+    ``spool`` keeps the temporary copy that ``path`` leads to, for what is no file of its own.
+    """
 
     path: Path
     name: str
@@ -56,6 +47,7 @@ class SourceFile:
     claims: PathClaims
     mtime_ns: int = 0
     recoded: bool = False
+    spool: Spool | None = _field(default=None, compare=False, repr=False)
 
     @property
     def streamed(self) -> bool:
@@ -73,71 +65,15 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """All files found, by name, and all that were left out."""
+    """All files found, by name, all that were left out, and archives that could not be unpacked to their end."""
 
     files: tuple[SourceFile, ...]
     skipped: tuple[SkippedFile, ...]
+    warnings: tuple[SkippedFile, ...] = ()
 
 
-_TORCHRUN = re.compile(r"(?:^|/)attempt_(\d+)/(\d+)/(?:(stdout|stderr)\.log|error\.json)$")
-_ATTEMPT = re.compile(r"(?:^|[._/-])(?:attempt|restart|retry)[._-]?(\d{1,4})(?=[._/-]|$)", re.I)
-_LOCAL_RANK = re.compile(r"(?:^|[._/-])local_?rank[._-]?(\d{1,5})(?!\d)", re.I)
-_OTHER_RANK = r"(?<!local)(?<!local[_-])(?<!node)(?<!node[_-])(?<!group)(?<!group[_-])"
-_RANK = re.compile(rf"(?:^|[^a-z]|global_?){_OTHER_RANK}rank[._-]?(\d{{1,6}})(?!\d)", re.I)
-_PROC = re.compile(r"(?:^|/)(?:proc|process)[._-]?(\d{1,6})(?=\.|/|$)", re.I)
-# nccl.%h.%p.log: the host may have dots, the process id is the last number
-_NCCL_FILE = re.compile(
-    r"(?:^|/)nccl(?:[._-]?debug)?[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})(?:\.(?:log|txt|out))?$", re.I
-)
-_K8S_FILE = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)-([0-9a-f]{64})\.log")
-_K8S_PODS = re.compile(r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9.-]+)/(\d+)\.log")
-_POD_DIR = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[a-z0-9]{5})/([a-z][a-z0-9.-]*)/(\d+)\.log")
-_SUBMITIT = re.compile(r"(?:^|/)\d+(?:_\d+)?_(\d{1,5})_log\.(?:out|err)$")
-_STREAM = re.compile(r"(?:^|[._/-])(stdout|stderr|out|err)(?=[._/-]|$)(?!.*/)", re.I)
-_EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|journal|stdout|stderr))+$", re.I)
-_ROTATION = re.compile(r"(?<=\.(?:log|out|err|txt))\.\d{1,3}$")
 _NO_SERIES = re.compile(r"(?:worker|master|launcher|node|run|part)s?[._-]$")
 _SERIES = re.compile(r"^(.*?[._-](?:task|t)?)(\d{1,5})((?:\.\w+)*)$")
-
-
-def path_claims(name: str) -> PathClaims:
-    """What a path relative to LOGDIR claims, sibling files left aside.
-
-    >>> path_claims("none_x1/attempt_0/3/stderr.log").local_rank
-    3
-    """
-    parts = name.split("/")
-    stem = _EXTENSIONS.sub("", _ROTATION.sub("", parts[-1]))
-    tokens = dict.fromkeys([*parts[:-1], stem])
-    for part in [*parts[:-1], stem]:
-        if "_" in part or "." in part:
-            tokens |= dict.fromkeys(piece for piece in re.split(r"[._]", part) if piece)
-    rank = local_rank = task = attempt = pid = None
-    node: str | None = None
-    stream: Stream | None = None
-    if match := _STREAM.search(name):
-        stream = "stderr" if match[1].lower().endswith("err") else "stdout"
-    if match := _ATTEMPT.search(name):
-        attempt = int(match[1])
-    if match := _TORCHRUN.search(name):
-        attempt, local_rank = int(match[1]), int(match[2])
-    if match := _LOCAL_RANK.search(name):
-        local_rank = int(match[1])
-    if (match := _RANK.search(name)) or (match := _PROC.search(name)):
-        rank = int(match[1])
-    if match := _NCCL_FILE.search(name):
-        node, pid = match[1], int(match[2])
-    if match := _SUBMITIT.search(name):
-        task = int(match[1])
-    if match := _K8S_FILE.search(name):
-        node = match[1]
-    elif match := _K8S_PODS.search(name):
-        node, attempt = match[2], int(match[5])
-    elif match := _POD_DIR.search(name):
-        node, attempt = match[1], int(match[3])
-    if node:
-        tokens = {node: None, **tokens}
-    return PathClaims(rank, local_rank, task, attempt, node, stream, tuple(tokens), pid)
 
 
 def _with_series(files: list[SourceFile]) -> list[SourceFile]:
@@ -160,29 +96,80 @@ def _with_series(files: list[SourceFile]) -> list[SourceFile]:
 
 _SOURCE_CODE = frozenset({".py", ".pyc", ".ipynb", ".cpp", ".cc", ".cu", ".h", ".hpp", ".so", ".whl"})
 _MODEL_FILES = frozenset({"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "vocab.txt"})
+# What a sosreport holds beside logs and outputs of commands: thousands of files of configuration and state.
+_SOS_STATE = re.compile(r"^(.*?(?:^|/)sosreport-[^/]+/(?:etc|proc|sys|usr|lib|lib64|boot)/)")
 
 
-def _name_reason(base: str) -> str | None:
+def _name_reason(name: str) -> str | None:
+    base = name.rpartition("/")[2]
     suffix = Path(base).suffix.lower()
     if suffix in _SOURCE_CODE:
         return "program code, not a log"
     if base in _MODEL_FILES or base.endswith(".index.json"):
         return "a model's own file, not a log"
+    if _SOS_STATE.match(name):
+        return "configuration and state, no logs"
     return None
 
 
-def discover(paths: Sequence[Path]) -> Discovery:
-    """All readable logs below the given folders or files.
+def _reason(name: str, head: bytes) -> str | None:
+    """Why the file with this name and these first bytes is not read; None when it may be."""
+    reason = _name_reason(name)
+    if reason is None and archive_of(head) is None and compression_of(head) is None:
+        reason = binary_reason(head)
+    return reason
 
-    Raises UsageError for a path that does not exist, NothingReadable when no file can be read at all.
+
+def discover(places: Sequence[Path | str]) -> Discovery:
+    """All readable logs below the given folders, files, archives or addresses; ``-`` is standard input.
+
+    Raises UsageError for a place that does not exist, NothingReadable when no file can be read at all.
     """
-    files: list[SourceFile] = []
-    skipped: list[SkippedFile] = []
-    roots = [Path(path) for path in paths]
-    if not roots:
+    if not places:
         raise UsageError("no path given: name a folder with logs or a log file")
-    seen: set[tuple[int, int]] = set()
-    for root in roots:
+    finder = _Finder()
+    for place in places:
+        finder.look_at(place, several=len(places) > 1)
+    if not finder.files:
+        where = ", ".join("standard input" if place == "-" else str(place) for place in places)
+        left = [*finder.skipped, *finder.warnings]
+        why = ""
+        if left:
+            why = f" ({left[0].name}: {left[0].why})" if len(left) == 1 else f" ({len(left)} files skipped)"
+        raise NothingReadable(f"no readable log in {where}{why}")
+    finder.files.sort(key=lambda file: file.name)
+    return Discovery(
+        tuple(_with_series(finder.files)),
+        tuple(sorted(finder.skipped, key=lambda s: (s.name, s.why))),
+        tuple(sorted(finder.warnings, key=lambda s: (s.name, s.why))),
+    )
+
+
+class _Finder:
+    """Collects files from one place after the other."""
+
+    def __init__(self) -> None:
+        self.files: list[SourceFile] = []
+        self.skipped: list[SkippedFile] = []
+        self.warnings: list[SkippedFile] = []
+        self._seen: set[tuple[int, int]] = set()
+        self._state_folders: set[str] = set()
+        self._spool = Spool()
+
+    def look_at(self, place: Path | str, *, several: bool) -> None:
+        """One folder, file or address. With ``several`` of them, names begin with that of the folder."""
+        if place == "-":
+            path = spool_stdin(self._spool)
+            self._classify(path, "-", path.stat().st_size, time.time_ns(), spooled=True)
+            return
+        root = Path(place)
+        if isinstance(place, str) and is_url(place):
+            local = local_path(place)
+            if local is None:
+                prefix = f"{place.rstrip('/').rpartition('/')[2]}/" if several else ""
+                self._take_members(fetch(place, self._spool, _reason), prefix, depth=0, budget=None)
+                return
+            root = local
         try:
             info = root.stat()
         except PermissionError as error:
@@ -190,19 +177,97 @@ def discover(paths: Sequence[Path]) -> Discovery:
         except OSError as error:
             reason = "does not exist" if not root.is_symlink() else "is a link that leads nowhere"
             raise UsageError(f"{root} {reason}") from error
-        prefix = f"{root.name}/" if len(roots) > 1 and stat.S_ISDIR(info.st_mode) else ""
         folder = stat.S_ISDIR(info.st_mode)
-        found = _walk(root, prefix, skipped, seen) if folder else iter([(root, root.name, info)])
+        prefix = f"{root.name}/" if several and folder else ""
+        found = _walk(root, prefix, self.skipped, self._seen) if folder else iter([(root, root.name, info)])
         for path, name, status in found:
-            _classify(path.absolute(), name, status, files, skipped, seen)
-    if not files:
-        where = ", ".join(str(root) for root in roots)
-        why = ""
-        if skipped:
-            why = f" ({skipped[0].name}: {skipped[0].why})" if len(skipped) == 1 else f" ({len(skipped)} files skipped)"
-        raise NothingReadable(f"no readable log in {where}{why}")
-    files.sort(key=lambda file: file.name)
-    return Discovery(tuple(_with_series(files)), tuple(sorted(skipped, key=lambda s: s.name)))
+            self._check(path.absolute(), name, status)
+
+    def _check(self, path: Path, name: str, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            what = next((what for test, what in _SPECIAL if test(status.st_mode)), "not a regular file")
+            self.skipped.append(SkippedFile(name, what))
+            return
+        key = (status.st_dev, status.st_ino)
+        if key in self._seen:
+            self.skipped.append(SkippedFile(name, "the same file under another name"))
+            return
+        self._seen.add(key)
+        self._classify(path, name, status.st_size, status.st_mtime_ns)
+
+    def _classify(
+        self,
+        path: Path,
+        name: str,
+        size: int,
+        mtime_ns: int,
+        *,
+        spooled: bool = False,
+        depth: int = 0,
+        budget: Budget | None = None,
+    ) -> None:
+        """Take a regular file as a log, open it as an archive, or leave it out."""
+        reason = _name_reason(name)
+        compression: str | None = None
+        recoded = False
+        if reason is None and size:
+            try:
+                with path.open("rb", buffering=0) as stream:
+                    head = stream.read(SNIFF_BYTES)
+                compression = compression_of(head)
+                recoded = utf16_of(head) is not None
+                text = read_head(path, compression) if compression else head
+                kind = archive_of(text)
+                if kind == "tar" or (kind == "zip" and compression is None):
+                    self._open_archive(path, name, kind, compression, depth + 1, budget or Budget(size))
+                    return
+                reason = binary_reason(text)
+            except OSError as error:
+                reason = _os_reason(error, "file")
+        if reason is not None:
+            self._leave_out(name, reason)
+            return
+        spool = self._spool if spooled else None
+        self.files.append(SourceFile(path, name, size, compression, path_claims(name), mtime_ns, recoded, spool))
+
+    def _open_archive(
+        self, path: Path, name: str, kind: Literal["tar", "zip"], compression: str | None, depth: int, budget: Budget
+    ) -> None:
+        if depth > ARCHIVE_DEPTH:
+            self._leave_out(name, f"an archive inside {ARCHIVE_DEPTH} others; unpack the outer one")
+            return
+        prefix = f"{name}!/"
+        unpacker = Unpacker(self._spool, budget, lambda member, head: _reason(prefix + member, head))
+        try:
+            contents = unpack_tar(path, compression, unpacker) if kind == "tar" else unpack_zip(path, unpacker)
+        except OSError as error:
+            unpacker.contents.problems.append(f"could not be unpacked to its end: {why_not_written(error)}")
+            contents = unpacker.contents
+        if isinstance(contents, str):
+            self._leave_out(name, contents)
+            return
+        self.warnings += [SkippedFile(name, problem) for problem in contents.problems]
+        if not contents.members and not contents.left_out and not contents.problems:
+            self._leave_out(name, "an empty archive")
+        self._take_members(contents, prefix, depth, budget)
+
+    def _take_members(self, contents: Contents, prefix: str, depth: int, budget: Budget | None) -> None:
+        for name, why in contents.left_out:
+            self._leave_out(prefix + name, why)
+        for member in contents.members:
+            count = len(self.files)
+            name = prefix + member.name
+            self._classify(member.path, name, member.size, member.mtime_ns, spooled=True, depth=depth, budget=budget)
+            if len(self.files) == count or self.files[-1].path != member.path:
+                member.path.unlink()  # an archive that was unpacked itself, or no log
+
+    def _leave_out(self, name: str, why: str) -> None:
+        if match := _SOS_STATE.match(name):  # one entry for each of its folders
+            if match[1] in self._state_folders:
+                return
+            self._state_folders.add(match[1])
+            name = match[1]
+        self.skipped.append(SkippedFile(name, why))
 
 
 def _walk(
@@ -254,39 +319,3 @@ _SPECIAL = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-
-
-def _classify(
-    path: Path,
-    name: str,
-    status: os.stat_result,
-    files: list[SourceFile],
-    skipped: list[SkippedFile],
-    seen: set[tuple[int, int]],
-) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        what = next((what for test, what in _SPECIAL if test(status.st_mode)), "not a regular file")
-        skipped.append(SkippedFile(name, what))
-        return
-    key = (status.st_dev, status.st_ino)
-    if key in seen:
-        skipped.append(SkippedFile(name, "the same file under another name"))
-        return
-    seen.add(key)
-    reason = _name_reason(path.name)
-    compression: str | None = None
-    recoded = False
-    if reason is None and status.st_size:
-        try:
-            with path.open("rb", buffering=0) as stream:
-                head = stream.read(SNIFF_BYTES)
-            compression = compression_of(head)
-            recoded = utf16_of(head) is not None
-            reason = binary_reason(read_head(path, compression) if compression else head)
-        except OSError as error:
-            reason = _os_reason(error, "file")
-    if reason is not None:
-        skipped.append(SkippedFile(name, reason))
-        return
-    claims = path_claims(re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name))
-    files.append(SourceFile(path, name, status.st_size, compression, claims, status.st_mtime_ns, recoded))

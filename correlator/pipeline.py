@@ -7,6 +7,7 @@ find what set off what, attribute, and say where to resume.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,7 @@ from correlator.cascade.incidents import build_incidents
 from correlator.cascade.model import Facts
 from correlator.cascade.rules import find_initiators
 from correlator.clocks import align_clocks
-from correlator.ingest import Ingested, ingest
+from correlator.ingest import Ingested, Shard, find_parts, ingest, read_parts
 from correlator.rawtext import RawLines
 from correlator.records import Row, read_rows
 from correlator.signatures import assign, by_id, load_signatures, own_patterns
@@ -95,15 +96,23 @@ class Diagnosis:
 
 
 def read_events(
-    *paths: str | Path, timezone: str | None = None, workers: int | None = None, progress: Progress | None = None
+    *places: str | Path,
+    timezone: str | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    shard: Shard | None = None,
+    progress: Progress | None = None,
 ) -> Ingested:
-    """The event table of the logs under ``paths`` with signatures assigned, and what was read or left out.
+    """The event table of the logs at ``places`` with signatures assigned, and what was read or left out.
 
-    Raises UsageError or NothingReadable with one sentence for the user.
+    ``places`` may be parts that ``correlator ingest`` wrote: they are merged, and everything but ``progress`` was
+    settled when they were written. Raises UsageError or NothingReadable with one sentence for the user.
     """
+    if shard is None and (parts := find_parts(places)):
+        return read_parts(parts)
     read = ingest(
-        [Path(p) for p in paths], timezone=timezone, extra_patterns=own_patterns(load_signatures()), workers=workers,
-        progress=progress,
+        places, timezone=timezone, extra_patterns=own_patterns(load_signatures()), workers=workers, executor=executor,
+        shard=shard, progress=progress,
     )  # fmt: skip
     read.events = assign(read.events)
     return read
@@ -114,14 +123,15 @@ def diagnose(
     checkpoints: str | Path | None = None,
     timezone: str | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """The diagnosis of the job whose logs lie under ``paths``.
+    """The diagnosis of the job whose logs (or parts of its event table) lie under ``paths``.
 
     ``timezone`` is the zone of stamps that state none (default UTC). Raises UsageError or NothingReadable with one
     sentence for the user.
     """
-    read = read_events(*paths, timezone=timezone, workers=workers, progress=progress)
+    read = read_events(*paths, timezone=timezone, workers=workers, executor=executor, progress=progress)
     rows = read_rows(read.events)
     steps = [r for r in rows if r.event in _PROGRESS_EVENTS]
     events = [r for r in rows if r.event not in _PROGRESS_EVENTS]

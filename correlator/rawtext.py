@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from correlator.discovery import SourceFile
-from correlator.reading import DamagedArchive, iter_bytes, open_stream
+from correlator.reading import iter_bytes, open_stream
 from correlator.records import Row
 
 #: Longest piece of a line that is shown, in bytes.
@@ -64,13 +64,13 @@ class RawLines:
                     data = stream.read(byte_offset - start + _WINDOW)
                 return data[: byte_offset - start], data[byte_offset - start :]
             kept, position = b"", 0
-            for piece in iter_bytes(source.path, source.compression):
+            for piece in iter_bytes(source.path, source.compression, damage_is_error=False):
                 kept, position = (kept + piece)[-2 * _WINDOW - len(piece) :], position + len(piece)
                 if position >= byte_offset + _WINDOW:
                     break
             split = max(0, byte_offset - (position - len(kept)))
             return kept[:split], kept[split : split + _WINDOW]
-        except (OSError, DamagedArchive):
+        except OSError:
             return b"", b""
 
 

@@ -11,11 +11,11 @@ import codecs
 import gzip
 import io
 import lzma
-import zlib
+import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 
 #: Bytes looked at to decide what a file is.
 SNIFF_BYTES = 8192
@@ -25,12 +25,18 @@ _COMPRESSIONS = {
     b"BZh": "bz2",
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zst",
+    b"\x04\x22\x4d\x18": "lz4",
 }
+
+#: More than this many times its size nothing is unpacked, once it is more than the least; and never more than the most.
+#: The NUL tail that a crashed node leaves shrinks a thousandfold, logs thirty times.
+MAX_RATIO = 500
+LEAST_UNPACKED, MOST_UNPACKED = 256 << 20, 64 << 30
 
 #: First bytes of formats that no logger writes.
 _MAGICS = (
     (b"\x7fELF", "an executable or core dump"),
-    (b"PK\x03\x04", "a zip archive (torch checkpoints are such)"),
+    (b"PK\x03\x04", "a zip archive"),
     (b"PK\x05\x06", "a zip archive"),
     (b"\x80\x02", "a Python pickle"),
     (b"\x80\x03", "a Python pickle"),
@@ -68,6 +74,21 @@ def utf16_of(head: bytes) -> str | None:
     return next((name for mark, name in _UTF16.items() if head.startswith(mark)), None)
 
 
+def archive_of(head: bytes) -> Literal["tar", "zip"] | None:
+    """Kind of archive that the (decompressed) first bytes announce; None for none."""
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if head[257:262] == b"ustar":
+        return "tar"
+    if b"\x00" not in head[:512]:
+        return None
+    try:  # an old archive, without the magic: its header's own sum tells
+        tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape")
+    except (tarfile.TarError, ValueError):
+        return None
+    return "tar"
+
+
 def binary_reason(head: bytes) -> str | None:
     """Why the file whose (decompressed) first bytes these are is no log; None when it may be one.
 
@@ -78,8 +99,6 @@ def binary_reason(head: bytes) -> str | None:
     for magic, what in _MAGICS:
         if head.startswith(magic):
             return what
-    if head[257:262] == b"ustar":
-        return "a tar archive; unpack it and pass the folder"
     if head[8:10] == b'{"' and b"\x00" in head[:8]:
         return "a safetensors file"
     rest = head.strip(b"\x00")
@@ -102,6 +121,28 @@ class DamagedArchive(Exception):
     """A compressed file ended early or is corrupt; what came before was delivered."""
 
 
+class Oversized(DamagedArchive):
+    """A compressed file or archive unpacks to more than is sane; what came before was delivered."""
+
+
+class Budget:
+    """How much one file may unpack to, all that is packed inside it together; ``stored`` is its size in bytes."""
+
+    def __init__(self, stored: int) -> None:
+        self.stored = stored
+        self.limit = min(MOST_UNPACKED, max(LEAST_UNPACKED, MAX_RATIO * stored))
+        self.spent = 0
+
+    def spend(self, count: int) -> None:
+        """Count unpacked bytes. Raises Oversized beyond the limit."""
+        self.spent += count
+        if self.spent > self.limit:
+            raise Oversized(
+                f"unpacks to more than the limit of {self.limit:,} bytes ({self.stored:,} bytes packed); "
+                "unpack it yourself if it is sound, and pass the folder"
+            )
+
+
 def open_stream(path: Path, compression: str | None) -> IO[bytes]:
     """The decompressed bytes of a file as a read-only stream."""
     if compression == "gz":
@@ -112,6 +153,10 @@ def open_stream(path: Path, compression: str | None) -> IO[bytes]:
         return cast("IO[bytes]", lzma.open(path, "rb"))
     if compression == "zst":
         return cast("IO[bytes]", io.BufferedReader(_ZstdStream(path)))
+    if compression == "lz4":
+        import pyarrow as pa
+
+        return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(path.open("rb")), "lz4"))
     return path.open("rb", buffering=0)
 
 
@@ -166,32 +211,61 @@ def read_head(path: Path, compression: str | None, size: int = SNIFF_BYTES) -> b
 
 
 def iter_bytes(
-    path: Path, compression: str | None, block: int = 1 << 20, *, damage_is_error: bool = True
+    path: Path, compression: str | None, block: int = 1 << 20, *, damage_is_error: bool = True, limit: int | None = None
 ) -> Iterator[bytes]:
     """Blocks of the text as UTF-8 (or whatever 8-bit encoding it has), decompressed and out of UTF-16.
 
-    Raises DamagedArchive after the last good block, unless ``damage_is_error`` is false.
+    ``limit``: bytes of the stored file that are read, when it is not compressed. Raises DamagedArchive after the last
+    good block, unless ``damage_is_error`` is false.
+    """
+    pieces = iter_unpacked(path, compression, block, limit=limit)
+    try:
+        yield from _recoded(pieces)
+    except DamagedArchive:
+        if damage_is_error:
+            raise
+
+
+def iter_unpacked(
+    path: Path,
+    compression: str | None,
+    block: int = 1 << 20,
+    *,
+    budget: Budget | None = None,
+    limit: int | None = None,
+) -> Iterator[bytes]:
+    """Blocks of the decompressed bytes. Raises DamagedArchive after the last good one.
+
+    ``budget``: of the file that this one was packed in; its own by default.
     """
     try:
         with closing(open_stream(path, compression)) as stream:
-            yield from _recoded(_blocks(stream, block))
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        if damage_is_error:
-            raise DamagedArchive(str(error) or type(error).__name__) from error
+            if compression is None:
+                yield from _blocks(stream, block, limit)
+                return
+            if budget is None:
+                budget = Budget(path.stat().st_size)
+            for piece in _blocks(stream, block, None):
+                budget.spend(len(piece))
+                yield piece
+    except DamagedArchive:
+        raise
     except Exception as error:
-        # zstandard raises its own class, and bz2 reports corruption as OSError or ValueError; a file that vanished
-        # or cannot be read must stay an OSError with its number.
+        # Each decompressor has its own error class, and some report corruption as OSError or ValueError; a file that
+        # vanished or cannot be read must stay an OSError with its number.
         if compression is None or (isinstance(error, OSError) and error.errno is not None):
             raise
-        if damage_is_error:
-            raise DamagedArchive(str(error) or type(error).__name__) from error
+        raise DamagedArchive(str(error) or type(error).__name__) from error
 
 
-def _blocks(stream: IO[bytes], block: int) -> Iterator[bytes]:
+def _blocks(stream: IO[bytes], block: int, limit: int | None) -> Iterator[bytes]:
     # Small steps: a damaged archive raises in the middle of a read and would take the whole block with it.
     step = min(block, 1 << 16)
-    while piece := stream.read(step):
+    left = limit
+    while piece := stream.read(step if left is None else min(step, left)):
         yield piece
+        if left is not None:
+            left -= len(piece)
 
 
 def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:

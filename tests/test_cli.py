@@ -30,6 +30,7 @@ from correlator.diagnosis import Document, FailureClass, json_schema
 from correlator.errors import NothingReadable, SignatureError
 from correlator.event_export import event_writer
 from correlator.events import SCHEMA
+from correlator.ingest import Ingested, as_part
 from correlator.signatures import CLASSES, load_signatures
 
 Capture = pytest.CaptureFixture[str]
@@ -103,6 +104,7 @@ def test_options_reach_the_library(logs: Path, answer: Any) -> None:
         "checkpoints": "c",
         "timezone": "Europe/Berlin",
         "workers": 3,
+        "executor": None,
         "progress": None,
     }
     assert calls == [wanted]
@@ -330,10 +332,11 @@ def test_parquet_and_arrow_hold_the_table_whole() -> None:
 def test_ingest_writes_the_table(
     name: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(pipeline, "read_events", lambda *paths, **options: SimpleNamespace(events=TABLE))
+    read = Ingested(events=TABLE, writers=[], files=[], skipped=[], warnings=[], bytes=0, lines=0)
+    monkeypatch.setattr(pipeline, "read_events", lambda *paths, **options: read)
     target = tmp_path / name
     assert main(["ingest", str(logs), "-o", str(target)]) == 0
-    assert target.read_bytes() == event_writer(target.suffix)(TABLE)
+    assert target.read_bytes() == event_writer(target.suffix)(as_part(read))
     assert capsys.readouterr() == ("", f"4 events written to {target}\n")
 
 

@@ -16,10 +16,16 @@ def _known_zone(zone: str | None) -> str | None:
 
 Logs = Annotated[
     list[str],
-    typer.Argument(metavar="LOGDIR", help="Folders or files with the logs of one job."),
+    typer.Argument(
+        metavar="LOGDIR",
+        help="Folders, files or archives with the logs of one job; s3:// and other addresses; - for standard input.",
+    ),
 ]
 Timezone = Annotated[
     str | None,
     typer.Option(metavar="ZONE", callback=_known_zone, help="Zone of stamps that state none: Europe/Berlin, +02:00."),
 ]
 Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes that read; one a core by default.")]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers read: tcp://host:8786 (extra dask).")
+]

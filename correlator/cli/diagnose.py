@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from correlator.cli._options import Logs, Timezone, Workers
+from correlator.cli._options import Logs, Scheduler, Timezone, Workers
 from correlator.cli._output import check_output, write_output, write_stderr, write_stdout
 
 if TYPE_CHECKING:
@@ -46,15 +46,19 @@ def run(
     ] = False,
     timezone: Timezone = None,
     workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> int:
     """Say who failed first, why, and where to resume."""
     if output:
         check_output(output, logs)
     from correlator.cli._progress import progress_on_stderr
+    from correlator.cli._scheduler import executor_at
     from correlator.pipeline import diagnose
 
-    with progress_on_stderr() as progress:
-        diagnosis = diagnose(*logs, checkpoints=checkpoints, timezone=timezone, workers=workers, progress=progress)
+    with progress_on_stderr() as progress, executor_at(scheduler) as executor:
+        diagnosis = diagnose(
+            *logs, checkpoints=checkpoints, timezone=timezone, workers=workers, executor=executor, progress=progress
+        )
     chosen = format or (Format.json if output and Path(output).suffix.lower() == ".json" else Format.text)
     if chosen is Format.json:
         _write_json(diagnosis, output)

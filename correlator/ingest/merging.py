@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from correlator.discovery import PathClaims, SourceFile
+from correlator.discovery import SourceFile
 from correlator.envelopes.peel import peel
 from correlator.ingest.last_signs import MAX_WRITERS, find_last_lines, line_numbers
 from correlator.ingest.rows import Row, collapse
 from correlator.ingest.windows import MAX_LINE
 from correlator.ingest.work import UnitResult
 from correlator.ingest.writers import Writer, WriterTrace, build_writer
+from correlator.path_claims import PathClaims
 
 # Events whose ``step`` says how far a writer had come.
 _PROGRESS = ("megatron.iteration", "trainer.progress")

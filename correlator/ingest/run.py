@@ -9,11 +9,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +35,13 @@ from correlator.ingest.planning import (
     read_samples,
 )
 from correlator.ingest.rows import Row, to_table
+from correlator.ingest.shards import Shard
 from correlator.ingest.unit import UnitReader
-from correlator.ingest.windows import plain_windows, streamed_windows
+from correlator.ingest.windows import MAX_LINE, plain_windows, streamed_windows
 from correlator.ingest.work import Unit, UnitResult
 from correlator.ingest.writers import Writer
 from correlator.plugins import load_parsers
-from correlator.reading import DamagedArchive
+from correlator.reading import DamagedArchive, Oversized
 from correlator.timestamps import parse_zone
 
 #: Processes are worth their start-up from here on.
@@ -55,6 +58,7 @@ class Ingested:
     ``events`` has ``correlator.events.SCHEMA``, by file and place in it; ``time`` is null, ``rank`` and ``node`` are
     what lines, envelopes and paths claim. ``skipped``: files that are no logs or could not be opened; ``warnings``:
     files that could not be read to their end. ``bytes`` as stored. ``sources``: where the files lie.
+    ``shard``: of which part of all files this is the table.
     """
 
     events: pa.Table
@@ -65,28 +69,31 @@ class Ingested:
     bytes: int
     lines: int
     sources: tuple[SourceFile, ...] = ()
+    shard: Shard | None = None
 
 
 def ingest(
-    paths: Sequence[Path] | Path,
+    places: Sequence[Path | str] | Path | str,
     *,
     timezone: str | None = None,
     patterns: Sequence[Pattern] | None = None,
     extra_patterns: Sequence[Pattern] = (),
     workers: int | None = None,
     executor: Executor | None = None,
+    shard: Shard | None = None,
     progress: Progress | None = None,
 ) -> Ingested:
-    """Read all logs below ``paths``.
+    """Read all logs below ``places``: folders, files, archives, addresses that fsspec opens, ``-`` for standard input.
 
     ``timezone`` is for stamps that state none (UTC by default). ``patterns`` replaces those of the installed parsers;
     ``extra_patterns`` are tried on lines that no other pattern took. ``workers`` processes (by default one below
-    200 MB, else one a processor) or the given ``executor`` read the units.
+    200 MB, else one a processor) or the given ``executor`` read the units. ``shard``: the share of the files to read;
+    what is judged from all files together is judged so for every shard.
 
-    Raises UsageError for a path or zone that does not exist, NothingReadable when there is no log.
+    Raises UsageError for a place or zone that does not exist, NothingReadable when there is no log.
     """
     job = JobContext(zone=parse_zone(timezone))
-    found = discover([paths] if isinstance(paths, Path) else [Path(path) for path in paths])
+    found = discover([places] if isinstance(places, Path | str) else places)
     units = plan_units(found.files)
     plan = Plan(
         job=judge_job(found.files, job),
@@ -94,7 +101,9 @@ def ingest(
         patterns=None if patterns is None else tuple(patterns),
         extra=tuple(extra_patterns),
     )
-    total = sum(file.size for file in found.files)
+    own = tuple(file for file in found.files if shard is None or shard.owns(file.name))
+    units = [unit for unit in units if shard is None or shard.owns(unit.file.name)]
+    total = sum(file.size for file in own)
     pieces: list[_Piece] = []
     partial: dict[int, list[UnitResult]] = defaultdict(list)
     done = 0
@@ -109,7 +118,7 @@ def ingest(
         piece = _Piece()
         piece.add(position, found.files[position], sorted(results, key=lambda result: result.index), plan)
         pieces.append(piece.finish())
-    return _assemble(pieces, found, total)
+    return _assemble(pieces, found, own, shard)
 
 
 @dataclass(slots=True)
@@ -130,7 +139,8 @@ class _Piece:
         self.rows += rows
         self.writers.append((position, writers))
         self.files.append((position, summary))
-        self.warnings += [SkippedFile(file.name, result.damage) for result in results if result.damage]
+        damages = dict.fromkeys(result.damage for result in results if result.damage)
+        self.warnings += [SkippedFile(file.name, damage) for damage in damages]
 
     def finish(self) -> _Piece:
         """Turn the rows into Arrow: a tenth of the memory, and quick to send between processes."""
@@ -138,7 +148,7 @@ class _Piece:
         return self
 
 
-def _assemble(pieces: Sequence[_Piece], found: Discovery, total: int) -> Ingested:
+def _assemble(pieces: Sequence[_Piece], found: Discovery, own: tuple[SourceFile, ...], shard: Shard | None) -> Ingested:
     order = np.array([number for piece in pieces for number in piece.order], np.int64)
     events = pa.concat_tables([piece.table for piece in pieces])
     for piece in pieces:
@@ -153,10 +163,11 @@ def _assemble(pieces: Sequence[_Piece], found: Discovery, total: int) -> Ingeste
         writers=[writer for _, of_file in writers for writer in of_file],
         files=[summary for _, summary in files],
         skipped=list(found.skipped),
-        warnings=sorted((w for piece in pieces for w in piece.warnings), key=lambda warning: warning.name),
-        bytes=total,
+        warnings=sorted((*found.warnings, *(w for p in pieces for w in p.warnings)), key=lambda w: (w.name, w.why)),
+        bytes=sum(file.size for file in own),
         lines=sum(summary.lines for _, summary in files),
-        sources=found.files,
+        sources=own,
+        shard=shard,
     )
 
 
@@ -205,7 +216,13 @@ def _read_unit(unit: Unit, matcher: Matcher, plan: Plan) -> UnitResult:
         if file.streamed:
             return reader.read(streamed_windows(file))
         with file.path.open("rb", buffering=0) as stream:
-            return reader.read(plain_windows(stream, unit.start, unit.end, file.size))
+            size = _whole_lines(stream, file.size)
+            end = size if unit.end == file.size else unit.end
+            reader.read(plain_windows(stream, unit.start, end, size))
+            if reader.result.bytes < end - unit.start:
+                reader.result.damage = "became shorter while it was read"
+    except Oversized as error:
+        reader.result.damage = f"read up to byte {reader.result.bytes} of its content: {error}"
     except DamagedArchive as error:
         reader.result.damage = f"damaged archive, read up to byte {reader.result.bytes} of its content: {error}"
     except OSError as error:
@@ -213,12 +230,28 @@ def _read_unit(unit: Unit, matcher: Matcher, plan: Plan) -> UnitResult:
     return reader.result
 
 
+def _whole_lines(stream: IO[bytes], size: int) -> int:
+    """``size`` as found, or less: of a file that grows meanwhile, its last line of then may be half a line."""
+    info = os.fstat(stream.fileno())
+    if not stat.S_ISREG(info.st_mode) or info.st_size <= size:
+        return size
+    start = max(0, size - MAX_LINE)
+    stream.seek(start)
+    end = stream.read(size - start).rfind(b"\n")
+    return start + end + 1 if end >= 0 else size
+
+
 def _run(
     batches: Sequence[list[Unit]], plan: Plan, total: int, workers: int | None, executor: Executor | None
 ) -> Iterator[tuple[list[Unit], tuple[_Piece, list[UnitResult]]]]:
     """Batches with their results, as they come."""
     if executor is not None:
-        yield from _submit(executor, batches, plan)
+        # Its workers may be on other machines, which do not see the temporary files of this one.
+        away = [[unit for unit in batch if unit.file.spool is None] for batch in batches]
+        yield from _submit(executor, [batch for batch in away if batch], plan)
+        for batch in batches:
+            if here := [unit for unit in batch if unit.file.spool is not None]:
+                yield here, read_units(here, plan)
         return
     if workers is None:
         workers = (os.cpu_count() or 1) if total >= PARALLEL_FROM_BYTES else 1

@@ -187,7 +187,7 @@ def streamed_windows(file: SourceFile) -> Iterator[Window]:
     held = bytearray()
     base = own = 0  # file offset of held[0]; index of the first byte not yet owned
     damage: Exception | None = None
-    pieces = iter_bytes(file.path, file.compression)
+    pieces = iter_bytes(file.path, file.compression, limit=file.size)
     ended = False
     while not ended:
         while len(held) < own + window + LOOK_AHEAD:

@@ -1,0 +1,102 @@
+"""What the path of a log file claims about its writer: rank, node, attempt, stream."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Stream = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathClaims:
+    """What a file's path says about its writer.
+
+    ``node`` is set only where the naming scheme states one. ``tokens`` are all parts that might be a node name; the
+    topology stage decides. ``task`` is a launcher's number that is not yet a rank.
+    """
+
+    rank: int | None = None
+    local_rank: int | None = None
+    task: int | None = None
+    attempt: int | None = None
+    node: str | None = None
+    stream: Stream | None = None
+    tokens: tuple[str, ...] = ()
+    pid: int | None = None
+
+    @property
+    def single_process(self) -> bool:
+        """True when the name says that one process wrote the file."""
+        return self.rank is not None or self.local_rank is not None or self.pid is not None
+
+
+_TORCHRUN = re.compile(r"(?:^|/)attempt_(\d+)/(\d+)/(?:(stdout|stderr)\.log|error\.json)$")
+_ATTEMPT = re.compile(r"(?:^|[._/-])(?:attempt|restart|retry)[._-]?(\d{1,4})(?=[._/-]|$)", re.I)
+_LOCAL_RANK = re.compile(r"(?:^|[._/-])local_?rank[._-]?(\d{1,5})(?!\d)", re.I)
+_OTHER_RANK = r"(?<!local)(?<!local[_-])(?<!node)(?<!node[_-])(?<!group)(?<!group[_-])"
+_RANK = re.compile(rf"(?:^|[^a-z]|global_?){_OTHER_RANK}rank[._-]?(\d{{1,6}})(?!\d)", re.I)
+_PROC = re.compile(r"(?:^|/)(?:proc|process)[._-]?(\d{1,6})(?=\.|/|$)", re.I)
+# nccl.%h.%p.log: the host may have dots, the process id is the last number
+_NCCL_FILE = re.compile(
+    r"(?:^|/)nccl(?:[._-]?debug)?[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})(?:\.(?:log|txt|out))?$", re.I
+)
+_K8S_FILE = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)-([0-9a-f]{64})\.log")
+_K8S_PODS = re.compile(r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9.-]+)/(\d+)\.log")
+_POD_DIR = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[a-z0-9]{5})/([a-z][a-z0-9.-]*)/(\d+)\.log")
+_SUBMITIT = re.compile(r"(?:^|/)\d+(?:_\d+)?_(\d{1,5})_log\.(?:out|err)$")
+_STREAM = re.compile(r"(?:^|[._/-])(stdout|stderr|out|err)(?=[._/-]|$)(?!.*/)", re.I)
+_EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|lz4|journal|stdout|stderr))+$", re.I)
+_ROTATION = re.compile(r"(?<=\.(?:log|out|err|txt))\.\d{1,3}$")
+
+# What the file of an archive or a compressed log is called beside its own name: `run7.tar.gz!/rank0.log.gz`
+_ARCHIVE = re.compile(r"(?:\.(?:tar|tgz|tbz2?|txz|tzst|zip|gz|bz2|xz|zst|lz4))*!/")
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4)$")
+# sosreport-<host>[-<label or case number>]-<date>-<seven random letters>
+_SOSREPORT = re.compile(r"(?:^|/)sosreport-([\w.-]+?)(?:-\d{5,})?-\d{4}-\d{2}-\d{2}-[a-z]{7}(?=[./]|$)")
+# nvidia-bug-report-<node>-<date>-<time>.log (log collectors), nvidia-bug-report_<node>.log (gpu-operator)
+_BUG_REPORT = re.compile(r"(?:^|/)nvidia-bug-report[-_]([a-z0-9][\w.-]*?)(?:-\d{8}-\d{6})?\.log$")
+
+
+def path_claims(name: str) -> PathClaims:
+    """What a path relative to LOGDIR claims, sibling files left aside.
+
+    >>> path_claims("none_x1/attempt_0/3/stderr.log").local_rank
+    3
+    """
+    name = _PACKED.sub("", _ARCHIVE.sub("/", name)).removeprefix("-/")
+    parts = name.split("/")
+    stem = _EXTENSIONS.sub("", _ROTATION.sub("", parts[-1]))
+    tokens = dict.fromkeys([*parts[:-1], stem])
+    for part in [*parts[:-1], stem]:
+        if "_" in part or "." in part:
+            tokens |= dict.fromkeys(piece for piece in re.split(r"[._]", part) if piece)
+    rank = local_rank = task = attempt = pid = None
+    node: str | None = None
+    stream: Stream | None = None
+    if match := _STREAM.search(name):
+        stream = "stderr" if match[1].lower().endswith("err") else "stdout"
+    if match := _ATTEMPT.search(name):
+        attempt = int(match[1])
+    if match := _TORCHRUN.search(name):
+        attempt, local_rank = int(match[1]), int(match[2])
+    if match := _LOCAL_RANK.search(name):
+        local_rank = int(match[1])
+    if (match := _RANK.search(name)) or (match := _PROC.search(name)):
+        rank = int(match[1])
+    if match := _NCCL_FILE.search(name):
+        node, pid = match[1], int(match[2])
+    if (match := _SOSREPORT.search(name)) or (match := _BUG_REPORT.search(name)):
+        node = match[1]
+    if match := _SUBMITIT.search(name):
+        task = int(match[1])
+    if match := _K8S_FILE.search(name):
+        node = match[1]
+    elif match := _K8S_PODS.search(name):
+        node, attempt = match[2], int(match[5])
+    elif match := _POD_DIR.search(name):
+        node, attempt = match[1], int(match[3])
+    if node:
+        tokens = {node: None, **tokens}
+    return PathClaims(rank, local_rank, task, attempt, node, stream, tuple(tokens), pid)
