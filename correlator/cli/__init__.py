@@ -68,7 +68,8 @@ def _report(fault: BaseException) -> int:
     # Wrong options: the class behind typer's errors differs by version, this method does not.
     describe = getattr(fault, "format_message", None)
     if describe:
-        write_stderr(f"correlator: {describe()} (correlator --help shows how)\n")
+        said = describe().replace("Value error, ", "").rstrip(".")  # how the option was checked is nobody's business
+        write_stderr(f"correlator: {said} (correlator --help shows how)\n")
         return 2
     if isinstance(fault, UsageError):
         write_stderr(f"correlator: {fault}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from correlator.cli._options import Logs, Scheduler, Timezone, Workers
 from correlator.cli._output import check_output, write_output, write_stderr, write_stdout
+from correlator.errors import UsageError
 
 if TYPE_CHECKING:
     from correlator.pipeline import Diagnosis
@@ -24,6 +26,23 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+    markdown = "markdown"
+    html = "html"
+    sarif = "sarif"
+
+
+#: The form that the ending of FILE asks for.
+_ENDINGS = {
+    ".txt": Format.text,
+    ".text": Format.text,
+    ".log": Format.text,
+    ".json": Format.json,
+    ".md": Format.markdown,
+    ".markdown": Format.markdown,
+    ".html": Format.html,
+    ".htm": Format.html,
+    ".sarif": Format.sarif,
+}
 
 
 def run(
@@ -49,6 +68,7 @@ def run(
     scheduler: Scheduler = None,
 ) -> int:
     """Say who failed first, why, and where to resume."""
+    chosen = format or _format_of(output)
     if output:
         check_output(output, logs)
     from correlator.cli._progress import progress_on_stderr
@@ -59,12 +79,20 @@ def run(
         diagnosis = diagnose(
             *logs, checkpoints=checkpoints, timezone=timezone, workers=workers, executor=executor, progress=progress
         )
-    chosen = format or (Format.json if output and Path(output).suffix.lower() == ".json" else Format.text)
-    if chosen is Format.json:
-        _write_json(diagnosis, output)
-    else:
-        _write_text(diagnosis, output)
+    _WRITERS[chosen](diagnosis, output)
     return EXIT_CODES[diagnosis.document.verdict.class_] if exit_code else 0
+
+
+def _format_of(output: str | None) -> Format:
+    """What the ending of the file says; text for standard output, a device, or a name without an ending."""
+    suffix = Path(output).suffix.lower() if output and output != "-" else ""
+    if not suffix or not output or (Path(output).exists() and not Path(output).is_file()):
+        return Format.text
+    if suffix not in _ENDINGS:
+        raise UsageError(
+            f"no form of the answer has the ending {suffix!r}; known are {', '.join(_ENDINGS)}; or --format"
+        )
+    return _ENDINGS[suffix]
 
 
 def _write_json(diagnosis: Diagnosis, output: str | None) -> None:
@@ -88,3 +116,34 @@ def _write_text(diagnosis: Diagnosis, output: str | None) -> None:
         write_output(output, render_plain(page).encode())
     else:
         write_stdout(render_for(sys.stdout, page))
+
+
+def _write_markdown(diagnosis: Diagnosis, output: str | None) -> None:
+    from correlator.report.markdown import render_markdown
+
+    write_output(output or "-", _encoded(render_markdown(diagnosis.document, diagnosis.neighbourhood)))
+
+
+def _write_html(diagnosis: Diagnosis, output: str | None) -> None:
+    from correlator.report.html import render_html
+
+    write_output(output or "-", _encoded(render_html(diagnosis.document, diagnosis.neighbourhood, diagnosis.graph)))
+
+
+def _write_sarif(diagnosis: Diagnosis, output: str | None) -> None:
+    from correlator.report.sarif import to_sarif
+
+    write_output(output or "-", to_sarif(diagnosis.document))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+_WRITERS: dict[Format, Callable[[Diagnosis, str | None], None]] = {
+    Format.text: _write_text,
+    Format.json: _write_json,
+    Format.markdown: _write_markdown,
+    Format.html: _write_html,
+    Format.sarif: _write_sarif,
+}

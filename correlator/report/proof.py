@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import RenderableType
@@ -29,6 +29,14 @@ _DIGITS = re.compile(r"\d+")
 _MORE_LINES = 6
 
 
+#: Heading and telling fields of an entry in the launcher's report of failed processes.
+_HEADING = re.compile(r"(?:\[[^\]]*\]:?\s*)*\[\d+\]:\s*|Root Cause.*|Failures:")
+_STATED = re.compile(r"(?:\[[^\]]*\]:\s*)?\s*(?:host|rank|exitcode|time)\s*:")
+#: A JSON object longer than this is cut to its message.
+_JSON_WORTH = 300
+_MESSAGE = re.compile(r'"(message|msg|error|log)"\s*:\s*(?:\{\s*"message"\s*:\s*)?"((?:[^"\\]|\\.){8,2000})"')
+
+
 @dataclass(frozen=True)
 class _Proof:
     file: str
@@ -39,23 +47,51 @@ class _Proof:
 
 def render_proof(document: Document, neighbourhood: Neighbourhood | None) -> Iterator[RenderableType]:
     """The first error whole and with its neighbours, then the strongest further evidence, a line each."""
-    groups = _alike(_proofs(document))
-    said = {document.verdict.summary}
-    for number, (proof, *others) in enumerate(groups[:_PROOFS_SHOWN]):
+    for number, proof in enumerate(quoted_proofs(document, neighbourhood)):
         if number:
             yield ""
-        place = layout.line(f"{proof.file}:{proof.line}", "bold")
-        why = "" if any(proof.why in told for told in said) else proof.why  # a reason is given once
-        said.add(proof.why)
-        yield layout.indent(Text.assemble(place, "  ", layout.prose(why), overflow="fold"))
-        yield from _first_lines(proof, neighbourhood) if number == 0 else _key_line(proof)
-        if others:
-            places = ", ".join(f"{other.file}:{other.line}" for other in others[:_PLACES_SHOWN])
-            places += f" and {len(others) - _PLACES_SHOWN} more" if len(others) > _PLACES_SHOWN else ""
-            yield layout.indent(layout.line(f"the same at {places}", "dim"), 4)
-    hidden = sum(len(group) for group in groups[_PROOFS_SHOWN:])
+        place = layout.line(proof.place, "bold")
+        yield layout.indent(Text.assemble(place, "  ", layout.prose(proof.why), overflow="fold"))
+        yield from map(_numbered, proof.lines)
+        if proof.same_at:
+            yield layout.indent(layout.line(proof.same_at, "dim"), 4)
+    hidden = sum(len(group) for group in _alike(_proofs(document))[_PROOFS_SHOWN:])
     if hidden:
         yield layout.indent(layout.line(f"{hidden} more in the JSON: --format json", "dim"))
+
+
+@dataclass(frozen=True)
+class QuotedLine:
+    """One raw line. ``number`` is empty for a further line of the one before it."""
+
+    number: str
+    text: str
+    is_key: bool
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A proof: its place, why it counts, its lines, and where else the same stands."""
+
+    place: str
+    why: str
+    lines: tuple[QuotedLine, ...]
+    same_at: str = ""
+
+
+def quoted_proofs(document: Document, neighbourhood: Neighbourhood | None) -> list[Quoted]:
+    """The strongest proofs, the first with its neighbours."""
+    told = {document.verdict.summary}
+    found = []
+    for number, (proof, *others) in enumerate(_alike(_proofs(document))[:_PROOFS_SHOWN]):
+        why = "" if any(proof.why in text for text in told) else proof.why  # a reason is given once
+        told.add(proof.why)
+        lines = _first_lines(proof, neighbourhood) if number == 0 else _key_line(proof)
+        places = ", ".join(f"{other.file}:{other.line}" for other in others[:_PLACES_SHOWN])
+        places += f" and {len(others) - _PLACES_SHOWN} more" if len(others) > _PLACES_SHOWN else ""
+        same_at = f"the same at {places}" if others else ""
+        found.append(Quoted(f"{proof.file}:{proof.line}", why, tuple(lines), same_at))
+    return found
 
 
 def _proofs(document: Document) -> Iterable[_Proof]:
@@ -80,31 +116,48 @@ def _alike(proofs: Iterable[_Proof]) -> list[list[_Proof]]:
     return list(groups.values())
 
 
-def _first_lines(proof: _Proof, neighbourhood: Neighbourhood | None) -> Iterator[RenderableType]:
-    own = proof.text.split("\n")
+def _first_lines(proof: _Proof, neighbourhood: Neighbourhood | None) -> Iterator[QuotedLine]:
+    own = [_telling(line) for line in proof.text.split("\n")]
     after = max(_AFTER, min(len(own) - 1, _MORE_LINES))
     raw = neighbourhood(proof.file, proof.line, _BEFORE, after) if neighbourhood else []
-    at = _key_index(raw, visible_lines(own[0])[0], min(_BEFORE, proof.line - 1))
+    at = _key_index(raw, visible_lines(proof.text.split("\n")[0])[0], min(_BEFORE, proof.line - 1))
     if at is None:  # the file is gone or was changed: what was read is still known
-        yield from _numbered({proof.line: own[0]}, proof.line)
-        yield from (layout.indent(layout.line(_cut(text, _KEY_LIMIT)), 8) for text in own[1:])
-    else:
-        yield from _numbered(dict(enumerate(raw, proof.line - at)), proof.line)
+        yield QuotedLine(str(proof.line), _cut(own[0], _KEY_LIMIT), True)
+        yield from (QuotedLine("", _cut(text, _KEY_LIMIT), False) for text in own[1:])
+        return
+    width = len(str(proof.line - at + len(raw) - 1))
+    for number, text in enumerate(raw, proof.line - at):
+        key = number == proof.line
+        shown = _cut(_telling(text), _KEY_LIMIT) if key else _cut(text, _NEIGHBOUR_LIMIT)
+        yield QuotedLine(f"{number:>{width}}", shown, key)
 
 
-def _key_line(proof: _Proof) -> Iterator[RenderableType]:
-    first, *rest = proof.text.split("\n")
-    more = f" … (+{words.count_words(len(rest), 'line')})" if rest else ""
-    yield from _numbered({proof.line: first + more}, proof.line)
+def _key_line(proof: _Proof) -> Iterator[QuotedLine]:
+    lines = proof.text.split("\n")
+    if _HEADING.fullmatch(lines[0]):
+        # Of a launcher's entry the heading tells nothing; what it states does.
+        stated = [line for line in lines[1:] if _STATED.match(line)]
+        yield QuotedLine(
+            str(proof.line), "; ".join(" ".join(s.split()) for s in stated) or _cut(lines[0], _KEY_LIMIT), True
+        )
+        return
+    more = f" … (+{words.count_words(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
+    yield QuotedLine(str(proof.line), _cut(_telling(lines[0]), _KEY_LIMIT) + more, True)
 
 
-def _numbered(lines: Mapping[int, str], key: int) -> Iterator[RenderableType]:
-    width = len(str(max(lines)))
-    for number, text in lines.items():
-        is_key = number == key
-        shown = _cut(text, _KEY_LIMIT if is_key else _NEIGHBOUR_LIMIT)
-        mark = Text(f"{'>' if is_key else ' '} {number:>{width}}", style="bold red" if is_key else "dim")
-        yield layout.hang(mark, layout.line(shown, "bold" if is_key else "dim"), by=4)
+def _telling(text: str) -> str:
+    """A line with a long JSON object: its message alone, and how much was left out."""
+    message = _MESSAGE.search(text) if len(text) > _JSON_WORTH and text.lstrip().startswith("{") else None
+    if message is None:
+        return text
+    return f'"{message[1]}": "{message[2]}" … (+{len(text) - len(message[0]):,} characters)'
+
+
+def _numbered(line: QuotedLine) -> RenderableType:
+    if not line.number:
+        return layout.indent(layout.line(line.text), 8)
+    mark = Text(f"{'>' if line.is_key else ' '} {line.number}", style="bold red" if line.is_key else "dim")
+    return layout.hang(mark, layout.line(line.text, "bold" if line.is_key else "dim"), by=4)
 
 
 def _key_index(raw: Sequence[str], text: str, expected: int) -> int | None:

@@ -36,7 +36,7 @@ def place_line(document: Document) -> str:
     """Who failed first, where and when, in one line."""
     initiator = document.initiator
     parts = [who(document)]
-    if len(initiator.gpus) == 1 and initiator.gpus[0].index is not None:
+    if len(initiator.gpus) == 1 and len(initiator.ranks) <= 1 and initiator.gpus[0].index is not None:
         parts.append(f"GPU {initiator.gpus[0].index}")
     if (initiator.ranks or initiator.nodes) and initiator.time:
         parts.append(when(document, short=True))
@@ -103,7 +103,8 @@ def _own_clock(document: Document) -> str:
     reference = reference_node(document)
     if len(offsets) != 1 or abs(offsets[0]) < words.OFFSET_TOLD_S or not reference:
         return ""
-    return f"; its own clock is {words.seconds_words(offsets[0])} {'ahead of' if offsets[0] > 0 else 'behind'} {reference}'s"
+    side = "ahead of" if offsets[0] > 0 else "behind"
+    return f"; its own clock is {words.seconds_words(offsets[0])} {side} {reference}'s"
 
 
 def reference_node(document: Document) -> str:

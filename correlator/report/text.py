@@ -17,7 +17,7 @@ from rich.text import Text
 
 from correlator.diagnosis import Alternative, Document, Resume
 from correlator.phrases import agree
-from correlator.report import layout, sayings, words
+from correlator.report import layout, pages, sayings, words
 from correlator.report.cascade import render_cascade
 from correlator.report.proof import Neighbourhood, render_proof
 from correlator.report.warnings import render_warnings
@@ -46,7 +46,7 @@ def render_report(document: Document, neighbourhood: Neighbourhood | None = None
     page += layout.section("WHERE TO RESUME", _resume(document.resume))
     page += layout.section("WHAT TO DO NOW", _actions(document))
     page += layout.section("WARNINGS", render_warnings(document))
-    return [*page, "", _footer(document)]
+    return [*page, "", layout.line(pages.footer(document), "dim")]
 
 
 def render_text(document: Document, neighbourhood: Neighbourhood | None = None, width: int = layout.PIPED_WIDTH) -> str:
@@ -148,15 +148,3 @@ def _actions(document: Document) -> Iterator[RenderableType]:
         yield layout.indent(fixed)
         if document.verify.command:
             yield layout.Command(document.verify.command)
-
-
-def _footer(document: Document) -> Text:
-    inputs = document.inputs
-    read = ", ".join(
-        (
-            words.count_words(inputs.files_read, "file"),
-            words.count_words(inputs.lines, "line"),
-            words.size_words(inputs.bytes),
-        )
-    )
-    return layout.line(f"Read {read}; {words.count_words(inputs.events, 'event')}.", "dim")

@@ -1,0 +1,84 @@
+"""The parts of a report as plain values, for the forms that are no terminal page: Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from correlator.diagnosis import Document
+from correlator.phrases import agree
+from correlator.report import cascade, sayings, words
+from correlator.report.proof import Neighbourhood, Quoted, quoted_proofs
+from correlator.report.timeline import ROLE_WORDS, Wave, build_waves, choose_waves
+
+_WAVES_SHOWN = 16
+
+
+@dataclass(frozen=True)
+class Step:
+    """One next step. ``tag``: look, work around, repair, disruptive, or empty."""
+
+    title: str
+    tag: str
+    why: str
+    command: str | None
+
+
+def proofs(document: Document, neighbourhood: Neighbourhood | None) -> list[Quoted]:
+    """The lines that prove the answer, the first error with its neighbours."""
+    return quoted_proofs(document, neighbourhood)
+
+
+def cascade_rows(document: Document) -> Iterator[tuple[str, str, str, str]]:
+    """Time after the first failure, role, what, and line of each wave that is worth one."""
+    axis = cascade.axis_of(document)
+    for wave in _waves(document)[1]:
+        yield (
+            cascade.when_words(wave, axis),
+            ROLE_WORDS[wave.role],
+            cascade.wave_words(wave),
+            cascade.wave_source(wave),
+        )
+
+
+def cascade_notes(document: Document) -> list[str]:
+    """What stands under the cascade."""
+    return list(cascade.cascade_notes(document, *_waves(document)))
+
+
+def _waves(document: Document) -> tuple[list[Wave], list[Wave], list[Wave]]:
+    waves = build_waves(document.cascade)
+    return (waves, *choose_waves(waves, _WAVES_SHOWN))
+
+
+def rivals(document: Document) -> list[str]:
+    """The rival explanations, each with the experiment that tells it apart."""
+    return [
+        f"{sayings.alternative_head(rival)}: {agree(rival.why)}"
+        + (f" To tell: {rival.control}" if rival.control else "")
+        for rival in document.alternatives
+    ]
+
+
+def would_decide(document: Document) -> list[str]:
+    """For an undecided case: what to fetch, then the rival explanations."""
+    return [*sayings.would_decide(document), *rivals(document)]
+
+
+def steps(document: Document) -> Iterator[Step]:
+    """The next steps."""
+    for action in sayings.next_steps(document):
+        title, tag, why = sayings.action_words(action)
+        tags = filter(None, [tag, "disruptive" if action.risk == "disruptive" else ""])
+        yield Step(title, ", ".join(tags), why, action.command)
+
+
+def footer(document: Document) -> str:
+    """What was read."""
+    inputs = document.inputs
+    read = (
+        words.count_words(inputs.files_read, "file"),
+        words.count_words(inputs.lines, "line"),
+        words.size_words(inputs.bytes),
+    )
+    return f"Read {', '.join(read)}; {words.count_words(inputs.events, 'event')}."

@@ -1,0 +1,172 @@
+"""The report as Markdown, HTML and SARIF: whole, of the right form by the file's ending, and deaf to hostile log text."""
+
+from __future__ import annotations
+
+import doctest
+import html.parser
+import json
+import re
+from pathlib import Path
+
+import pytest
+from documents import JOURNAL, XID, graph_of, hardware_document, neighbourhood, none_document, unknown_document
+
+from correlator.cli import main
+from correlator.diagnosis import Action, CascadeEvent, Document, Evidence, Place, RuledOut
+from correlator.report import markdown
+from correlator.report.html import render_html
+from correlator.report.markdown import code_block, escaped, render_markdown
+from correlator.report.sarif import to_sarif
+
+CASE = Path(__file__).parents[1] / "fixtures" / "cases" / "gpu-off-the-bus" / "logs"
+HOSTILE = (
+    '<script>alert(1)</script> <img src=x onerror=alert(2)> </pre></style>" onload="x ![i](http://e.vil/p.png) '
+    "[c](javascript:x) @team #12 `tick` ```` | cell | {{ 7*7 }} {% raw %} \x1b]0;owned\x07 \u202egnp"
+)
+
+
+def hostile_document() -> Document:
+    document = hardware_document()
+    document.verdict.title = document.verdict.summary = document.initiator.nodes[0] = HOSTILE
+    document.initiator.first_error = Place(HOSTILE, 1, 0, HOSTILE)
+    document.cascade = [CascadeEvent("e", None, [1], [HOSTILE], HOSTILE, "initiator")]
+    document.evidence = [Evidence("verdict", HOSTILE, 1, 0, HOSTILE, 0.5, HOSTILE)]
+    document.actions = [Action(HOSTILE, f"echo '{HOSTILE}'", HOSTILE, "read-only")]
+    document.ruled_out = [RuledOut(HOSTILE, HOSTILE)]
+    document.resume.path = document.job.job_id = HOSTILE
+    return document
+
+
+class Page(html.parser.HTMLParser):
+    """Collects tags, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_is_whole_draws_the_graph_and_loads_nothing() -> None:
+    document = hardware_document()
+    page = Page(render_html(document, neighbourhood, graph_of(document)))
+    assert page.tags.count("svg") == 1
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert not [value for name, value in page.attributes if name in ("src", "href", "srcset")]
+    said = " ".join(page.text.split())
+    for fact in (
+        "HARDWARE FAILURE: GPU has fallen off the bus; almost certain (95 %)",
+        "rank 21, gpu-a009, GPU 5, 17:28:17 UTC",
+        XID,
+        "Safe to resume from iteration 7050",
+        "scontrol update NodeName=gpu-a009",
+        "Read 8 files, 48,211 lines, 5.2 MB; 312 events.",
+    ):
+        assert fact in said
+
+
+def test_hostile_text_stays_text_in_the_page() -> None:
+    document = hostile_document()
+    page = Page(render_html(document, lambda *_: [HOSTILE], graph_of(document)))
+    assert not {"script", "img"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert "<script>alert(1)</script>" in page.text
+    assert "{{ 7*7 }}" in page.text
+    assert all(c.isprintable() or c == "\n" for c in page.text)
+
+
+def test_hostile_text_stays_text_in_markdown() -> None:
+    text = render_markdown(hostile_document(), lambda *_: [HOSTILE])
+    outside, fence = [], ""
+    for line in text.split("\n"):
+        if fence:
+            fence = "" if line == fence else fence
+        elif line.startswith("```"):
+            fence = "`" * (len(line) - len(line.lstrip("`")))
+        else:
+            outside.append(line)
+    assert not fence
+    prose = "\n".join(outside)
+    assert not set(re.sub(r"\\.", "", prose)) & set("<>[]`@!$~")  # none but escaped ones
+    assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_every_line_of_the_table_has_its_four_cells() -> None:
+    text = render_markdown(hostile_document(), None)
+    rows = [line for line in text.split("\n") if line.startswith("|")]
+    assert len(rows) == 3
+    assert all(row.replace("\\|", "").count("|") == 5 for row in rows)
+
+
+def test_markdown_holds_what_the_text_report_holds() -> None:
+    text = render_markdown(hardware_document(), neighbourhood)
+    assert text.startswith("# HARDWARE FAILURE\\: GPU has fallen off the bus; almost certain \\(95 %\\)\n\n**rank 21, ")
+    assert "```text\n  2 start\n  3 May 07 17:29" in text
+    assert f"> 4 {XID}\n" in text
+    assert "\n## How it spread\n\n| after | role |" in text
+    assert "1\\. **Save the driver's record** A reboot wipes it.\n\n```sh\nssh gpu-a009" in text
+    assert "*(disruptive)*" in text
+    assert doctest.testmod(markdown).failed == 0
+
+
+@pytest.mark.parametrize("text", ["1. one", "- x", "= x", "+ x", "# x", "> x", "www.e.vil", "a  \nb", "~~~"])
+def test_text_cannot_begin_a_block(text: str) -> None:
+    assert escaped(text)[0] not in "-=+#>~"
+    assert not escaped(text).startswith(("1. ", "www."))
+    assert "\n" not in escaped(text)
+
+
+def test_nothing_in_a_code_block_closes_it() -> None:
+    assert code_block(["a", "````", "b"]).split("\n") == ["`````text", "a", "````", "b", "`````"]
+
+
+def test_without_a_failure_no_one_is_named() -> None:
+    assert "Who failed first" not in render_markdown(none_document())
+    assert "Who failed first" not in render_html(none_document())
+    assert json.loads(to_sarif(none_document()))["runs"][0]["results"] == []
+
+
+def test_an_undecided_case_says_what_would_decide_it() -> None:
+    for text in (render_markdown(unknown_document()), render_html(unknown_document())):
+        assert text.index("What would decide it") < text.index("Who failed first")
+
+
+def test_sarif_points_to_the_line() -> None:
+    (run,) = json.loads(to_sarif(hardware_document()))["runs"]
+    (result,) = run["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": JOURNAL, "uriBaseId": "LOGDIR"}
+    assert place["region"] == {"startLine": 4, "snippet": {"text": XID}}
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "xid-79"
+    assert [entry["id"] for entry in result["relatedLocations"]] == [1]
+    assert to_sarif(hostile_document()).isascii()
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("d.html", b"<!doctype html>"), ("d.md", b"# "), ("d.JSON", b"{"), ("d.sarif", b"{"), ("d.txt", b"HARDWARE"), ("report", b"HARDWARE")],
+)  # fmt: skip
+def test_the_ending_of_the_file_chooses_the_form(tmp_path: Path, name: str, start: bytes) -> None:
+    assert main(["diagnose", str(CASE), "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_the_option_outranks_the_ending(tmp_path: Path) -> None:
+    assert main(["diagnose", str(CASE), "--format", "markdown", "-o", str(tmp_path / "d.json")]) == 0
+    assert (tmp_path / "d.json").read_bytes().startswith(b"# ")
+
+
+def test_another_ending_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(CASE), "-o", str(tmp_path / "d.pdf")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("correlator: no form of the answer has the ending '.pdf'; known are .txt")
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
