@@ -21,7 +21,7 @@ from correlator.attribution.initiator import rank_findings
 from correlator.attribution.jobfacts import clocks_of, describe_job, inputs_of, spanning
 from correlator.attribution.narrative import cascade_events
 from correlator.attribution.outcome import outcome_of
-from correlator.attribution.resume import judge_resume
+from correlator.attribution.resume import judge_resume, resume_evidence
 from correlator.attribution.verdict import attribute, collateral_of
 from correlator.cascade.graph import build_graph
 from correlator.cascade.incidents import build_incidents
@@ -158,7 +158,7 @@ def diagnose(
         initiator=initiator,
         cascade=cascade_events(graph),
         collateral=collateral_of(facts, initiator),
-        evidence=evidence,
+        evidence=[*evidence, *resume_evidence(facts, resume, raw.text)],
         alternatives=alternatives,
         ruled_out=ruled_out,
         resume=resume,

@@ -4,8 +4,10 @@ The known frameworks come first (``_checkpoints_megatron``, ``_checkpoints_train
 that private training loops share. Attribute ``format`` names the framework, ``other`` for those. Frameworks that print
 no completion line give only ``save_started``, with ``completion`` = ``none`` (Hugging Face, Lightning, nanotron; the
 newest DeepSpeed too, whose older versions print one). ``file_saved`` is one file of one rank, not a checkpoint;
-``scope`` = ``rank`` or ``node`` marks a line that speaks for that much only. ``path`` is what the line names: Megatron
-prints the folder of all checkpoints, most others the checkpoint itself.
+``listed`` is one file of a directory listing (``ls -l``, ``find -ls``, ``du -a``) with its ``size``, in bytes or with
+the unit letter of ``-h``; ``unit`` is that of du's bare numbers. ``scope`` = ``rank`` or ``node`` marks a line that
+speaks for that much only. ``path`` is what the line names: Megatron prints the folder of all checkpoints, most others
+the checkpoint itself.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from parsers._checkpoints_trainers import COMPOSER, HUGGING_FACE, LIGHTNING, OLM
 _NOUN = (
     r"(?:"
     r"(?:a|the|new|full|last|final|best|latest|model|training|ephemeral|sharded|unsharded|async|optimizer|and|to|from|"
-    r"at|in) )*(?:checkpoint|ckpt|snapshot)s?\b"
+    r"at|in|local|global|persistent|non-persistent|distributed|previous) )*(?:checkpoint|ckpt|snapshot)s?\b"
 )
 _STEP = re.compile(r"(?:step|iter|iteration)s?[ =:#_-]*(\d+)|@ (\d+) updates|\bfor (\d+) into", re.IGNORECASE)
 _PATH = re.compile(
@@ -43,7 +45,7 @@ def _private(form: str) -> BlockParser:
             return []
         fields: dict[str, object] = {"format": "other"}
         rest = text[match.end() :] if match.lastgroup is None else text[match.start(match.lastgroup) :]
-        if path := _PATH.search(rest) or (match.lastgroup and _WORD.match(rest)):
+        if path := (match.lastgroup and _WORD.match(rest)) or _PATH.search(rest):
             fields["path"] = path[1]
         if steps := [step for groups in _STEP.findall(rest) for step in groups if step]:
             fields["step"] = steps[-1]
@@ -96,10 +98,24 @@ _PRIVATE = (
     ),
     _other(
         "save_finished",
+        ("heckpoint ", "kpt "),
+        r"\b(?:checkpoint|ckpt) (?P<path>[^\s:;,]*\d[^\s:;,]*) (?:is |was )?(?:committed|saved|written)\b",
+        "checkpoint step_001200 committed (8/8 shards)",
+        "checkpoint step_001200 will be committed later",
+    ),
+    _other(
+        "load_started",
+        ("ound checkpoint ", "ound ckpt "),
+        r"\bfound (?:checkpoint|ckpt) (?P<path>[^\s:;,]*\d[^\s:;,]*), (?:resuming|loading)\b",
+        "found checkpoint step_001200, resuming",
+        "found checkpoint step_001200, not resuming",
+    ),
+    _other(
+        "save_finished",
         ("aved ",),
         r"(?:^\s*|[*] |[\])>:|-] )saved (?:(?:model|state|to|at|in|as) "
-        r")*(?P<path>['\"]?[^\s'\"]*(?:checkpoint|ckpt|step|iter)"
-        r"[-_=]?\d)",
+        r")*(?P<path>['\"]?[^\s'\"]*(?:(?:checkpoint|ckpt|step|iter)"
+        r"[-_=]?\d|\d[^\s'\"/]*\.(?:pt|pth|ckpt)\b))",
         "saved /vol/run/iter_0001200 (8 shards, fsync ok)",
         "saved 12 images",
         "Saved job configs to /mnt/out/config.json",
@@ -127,6 +143,32 @@ _PRIVATE = (
     ),
 )
 
+#: Files that hold a checkpoint or a part of one.
+_LISTED = r"(?P<path>[^\s'\"]+\.(?:ckpt|pt|pth|bin|safetensors|distcp|pdparams))['\"]?\s*$"
+_DATE = r"(?:[A-Z][a-z]{2} +\d{1,2}|\d{1,2} +[A-Z][a-z]{2}|\d{4}-\d\d-\d\d) +[\d:.]{4,18}(?: [+-]\d{4})?"
+
+_LISTINGS = (
+    # Also what find -ls prints: inode and blocks stand in front. Columns three and four are owner and group.
+    Pattern(
+        event="checkpoint.listed",
+        literals=("-rw-", "-rwx"),
+        regex=rf"(?:^|\s)-rw[rwxsStT-]{{7}}[.+@]? +\d+ +\S+ +\S+ +(?P<size>\d+(?:\.\d+)?[KMGTP]?) +{_DATE} +{_LISTED}",
+        fields={"format": "other"},
+        severity="info",
+        sample="-rw-r--r-- 1 alice ml 734003200 Jan 13 12:58 model_epoch_12.ckpt",
+        not_samples=("-rw-r--r-- 1 alice ml 7340 Jan 13 12:58 train.log",),
+    ),
+    Pattern(
+        event="checkpoint.listed",
+        literals=(".ckpt", ".pth", ".distcp", ".safetensors", "_states.pt", "_rng.pt"),
+        regex=rf"^(?P<size>\d+(?:\.\d+)?[KMGTP]?)\t{_LISTED}",
+        fields={"format": "other", "unit": "KiB"},
+        severity="info",
+        sample="716800\t./run7/model_epoch_12.ckpt",
+        not_samples=("716800\t./run7/train.log", "epoch 12 took 716800\tms for x.ckpt"),
+    ),
+)
+
 PARSER = Parser(
     name="checkpoints",
     patterns=(
@@ -140,5 +182,6 @@ PARSER = Parser(
         *ORBAX,
         *OTHERS,
         *_PRIVATE,
+        *_LISTINGS,
     ),
 )

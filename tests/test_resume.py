@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from correlator.checkpoints import Checkpoint, Inventory, scan
-from correlator.checkpoints.resume import Load, LogSide, Save, judge
+from correlator.checkpoints.listed import Listed, compare, size_of
+from correlator.checkpoints.resume import judge
+from correlator.checkpoints.said import Load, LogSide, Save
 from correlator.diagnosis import Resume
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "checkpoints"
@@ -40,7 +42,9 @@ def test_newest_complete_checkpoint() -> None:
     answer = judge(inventory(on_disk(10), on_disk(20), tracker=20), LogSide(saves=saved(10, 20), last_step=27))
     assert (answer.status, answer.iteration, answer.path) == ("safe", 20, "/ckpt/iter_0000020")
     assert answer.reasons == [
-        "iteration 20 is complete, its numbers are finite as far as read; steps 21 to 27 are repeated"
+        "iteration 20 is complete, its numbers are finite as far as read; steps 21 to 27 are repeated",
+        "to resume: --load /ckpt --ckpt-step 20 (same --tensor-model-parallel-size and --pipeline-model-parallel-size; "
+        "releases without --ckpt-step: write 20 into latest_checkpointed_iteration.txt and keep the old value)",
     ]
     assert [(c.iteration, c.topology) for c in answer.candidates] == [(20, "tp=2"), (10, "tp=2")]
 
@@ -223,7 +227,7 @@ def test_a_checkpoint_the_job_itself_loaded() -> None:
     [
         (LogSide(), "unknown"),
         (LogSide(last_step=60), "unknown"),
-        (LogSide(failed_at_start=True), "no-checkpoint"),
+        (LogSide(nothing_saved="it failed during start-up"), "no-checkpoint"),
         (LogSide(started_from_scratch_after_restart=True), "no-checkpoint"),
         (LogSide(last_step=63, save_interval=1000), "no-checkpoint"),
         (LogSide(last_step=1063, save_interval=1000), "unknown"),
@@ -233,3 +237,103 @@ def test_nothing_announced(logs: LogSide, status: str) -> None:
     answer = judge(None, logs)
     assert answer.status == status
     assert answer.reasons
+
+
+def test_a_save_that_states_nothing_is_placed_by_the_step_before_it() -> None:
+    bare = Save(started=True, near_step=50)
+    answer = judge(None, LogSide(saves=(bare,), last_step=50))
+    assert (answer.status, answer.iteration, answer.path) == ("unsafe", None, None)
+    assert answer.reasons[0] == "the save after step 50 was begun and never finished"
+    assert said(answer, "no older one is in these logs")
+    ended = Save(finished=True, near_step=40)
+    assert len(judge(None, LogSide(saves=(ended, Save(started=True, near_step=40), bare))).candidates) == 2
+
+
+def test_no_reason_speaks_of_none() -> None:
+    for save in (Save(started=True), Save(scheduled_async=True), Save(failed=True), Save(7, started=True)):
+        assert not said(judge(None, LogSide(saves=(save,), last_step=7)), "None")
+
+
+def test_why_the_newer_ones_are_passed_over() -> None:
+    answer = judge(None, LogSide(saves=(*saved(10), Save(20, "/ckpt", started=True)), last_step=20))
+    assert answer.iteration == 10
+    assert "newer: the save of step 20 was begun and never finished" in answer.reasons
+
+
+def test_the_reason_of_a_doubt_is_told() -> None:
+    logs = LogSide(saves=saved(10, 20), suspect_from_step=18, suspect_why="Xid 64 on gpu-a017")
+    answer = judge(None, logs)
+    assert (answer.status, answer.iteration) == ("unsafe", 10)
+    assert said(answer, "Xid 64 on gpu-a017")
+
+
+def test_a_caution_does_not_change_the_answer() -> None:
+    answer = judge(None, LogSide(saves=saved(10), cautions=("an error without a time",)))
+    assert (answer.status, answer.reasons[-1]) == ("safe", "an error without a time")
+
+
+def test_a_checkpoint_that_was_refused_is_still_there() -> None:
+    answer = judge(None, LogSide(loads=(Load(40, "/ckpt/global_step40", refused=True),)))
+    assert (answer.status, answer.iteration) == ("safe", 40)
+    assert said(answer, "another topology")
+
+
+def test_runs_that_fail_again_from_the_same_step() -> None:
+    logs = LogSide(loads=(Load(50), Load(50)), nan_step=53, relapsed=frozenset({50}))
+    assert judge(None, logs).status == "unsafe"
+    assert judge(None, replace(logs, saves=saved(40))).iteration == 40
+
+
+# a listing among the logs
+
+
+@pytest.mark.parametrize(
+    ("text", "kib", "size"),
+    [
+        ("187170816", False, 187170816),
+        ("1.5G", False, 3 << 29),
+        ("12K", True, 12288),
+        ("12", True, 12288),
+        ("x", False, None),
+    ],
+)
+def test_size_of(text: str, kib: bool, size: int | None) -> None:
+    assert size_of(text, kib=kib) == size
+
+
+def test_a_short_file_among_its_siblings() -> None:
+    listed = compare([("m_epoch_8.ckpt", 1000), ("m_epoch_11.ckpt", 700), ("m_epoch_9.ckpt", 999)])
+    assert [(one.path, one.whole) for one in listed] == [
+        ("m_epoch_8.ckpt", True),
+        ("m_epoch_9.ckpt", True),
+        ("m_epoch_11.ckpt", False),
+    ]
+
+
+def test_files_of_steps_are_compared_with_the_same_file_of_other_steps() -> None:
+    first, second = "out/global_step10", "out/global_step20"
+    sizes = [(first, 500, 90), (second, 500, 40)]
+    files = [(f"{d}/{name}", size) for d, a, b in sizes for name, size in (("a.pt", a), ("b.pt", b))]
+    assert [(one.path, one.whole) for one in compare(files)] == [(first, True), (second, False)]
+
+
+@pytest.mark.parametrize("names", [["m_epoch_8.ckpt"], ["__0_0.distcp", "__1_0.distcp"], ["last.ckpt", "best.ckpt"]])
+def test_nothing_to_compare(names: list[str]) -> None:
+    assert not [one for one in compare((name, 10 + n) for n, name in enumerate(names)) if one.whole is not None]
+
+
+def test_the_last_whole_file_of_a_listing() -> None:
+    listed = compare([("m_epoch_8.ckpt", 1000), ("m_epoch_11.ckpt", 700)])
+    begun = Save(path="/out/m_epoch_11.ckpt", started=True)
+    answer = judge(None, LogSide(saves=(begun,), listed=tuple(listed)))
+    assert (answer.status, answer.path) == ("safe", "m_epoch_8.ckpt")
+    assert [(c.path, c.complete) for c in answer.candidates] == [
+        ("/out/m_epoch_11.ckpt", False),
+        ("m_epoch_8.ckpt", True),
+    ]
+    assert said(answer, "700 bytes where others of its kind have 1,000")
+
+
+def test_a_listing_confirms_a_save_without_an_end() -> None:
+    whole = Listed("iter_20.pt", True, "a listing shows it in full size")
+    assert judge(None, LogSide(saves=(Save(20, started=True),), listed=(whole,))).iteration == 20

@@ -13,6 +13,9 @@ from correlator.checkpoints.disk import File, Folder, shown
 MAX_PROBLEMS = 12
 """Problems kept per checkpoint: a save of a thousand ranks that lost them all must stay readable."""
 
+OPTIMIZER_FIXED = "the optimizer state fits only the same tensor and pipeline sizes"
+"""A problem of a checkpoint that is complete for the sizes it was saved with."""
+
 SCAN_BYTES = 512 << 20
 """Tensor bytes read by a scan that is not deep, over all its checkpoints, newest first."""
 

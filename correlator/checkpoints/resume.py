@@ -7,61 +7,17 @@ was printed or training went on behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from correlator.checkpoints.hints import hint_for
 from correlator.checkpoints.layouts import load_layouts
 from correlator.checkpoints.model import Checkpoint, Inventory
-from correlator.checkpoints.names import step_of
+from correlator.checkpoints.said import LogSide, Save, basis, durable, flaw, merged, named, path_step, taint
 from correlator.diagnosis import Resume, ResumeCandidate
 
 MAX_CANDIDATES = 20
 """Checkpoints listed in the answer, newest first."""
-
-
-@dataclass(frozen=True)
-class Save:
-    """What the logs say about one save. ``step`` or ``path`` may be unknown, not both.
-
-    ``scheduled_async``: only handed to a background writer, which is no sign that it arrived.
-    """
-
-    step: int | None = None
-    path: str | None = None
-    started: bool = False
-    finished: bool = False
-    scheduled_async: bool = False
-    failed: bool = False
-
-
-@dataclass(frozen=True)
-class Load:
-    """A checkpoint that a run of this job loaded, or tried to."""
-
-    step: int | None = None
-    path: str | None = None
-    failed: bool = False
-
-
-@dataclass(frozen=True)
-class LogSide:
-    """The logs' side. Steps count as the framework prints them; ``saves`` stand in the order of their lines.
-
-    ``nan_step``: first step with non-finite numbers. ``suspect_from_step``: first step whose numbers may be silently
-    wrong, such as after an uncorrected memory error or at the start of an unexplained divergence. ``save_interval``:
-    steps between saves, if printed. ``storage_errors_during_save``: file-system errors on a writing node between the
-    lines of a save.
-    """
-
-    saves: tuple[Save, ...] = ()
-    nan_step: int | None = None
-    suspect_from_step: int | None = None
-    last_step: int | None = None
-    started_from_scratch_after_restart: bool = False
-    storage_errors_during_save: bool = False
-    failed_at_start: bool = False
-    loads: tuple[Load, ...] = ()
-    save_interval: int | None = None
 
 
 def judge(inventory: Inventory | None, log_side: LogSide) -> Resume:
@@ -105,9 +61,9 @@ class _Weighed:
 
 
 def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
-    durable = {save.step: _durable(save, logs) for save in _merged(logs.saves)}
+    arrived = {save.step: durable(save, logs) for save in merged(logs)}
     weighed = [
-        _Weighed(one, _taint(one.iteration, logs, finite=one.finite), durable.get(one.iteration, True))
+        _Weighed(one, taint(one.iteration, logs, finite=one.finite), arrived.get(one.iteration, True))
         for one in _for_training(inventory.checkpoints)
     ]
     candidates = [_candidate(inventory, one) for one in weighed] + _not_on_disk(inventory, logs)
@@ -132,15 +88,19 @@ def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
     if logs.suspect_from_step is not None and any(
         one.checkpoint.complete and (one.checkpoint.iteration or 0) >= logs.suspect_from_step for one in newer
     ):
-        answer.status = "unsafe"
-        answer.reasons.append(_SUSPECT)
+        _make_suspect(answer, logs)
+    if answer.status == "safe":
+        answer.reasons.append(f"to resume: {hint_for(inventory, best)}")
     return answer
 
 
-_SUSPECT = (
-    "checkpoints were saved after numbers came under suspicion; this is the last one from before, but how far back "
-    "silent corruption reaches is not known"
-)
+def _make_suspect(answer: Resume, logs: LogSide) -> None:
+    """The newest complete one is not to be trusted, so a plain relaunch is not; the one from before is offered."""
+    answer.status = "unsafe"
+    answer.reasons.append(
+        "newer ones were saved after the numbers came under suspicion; this is the last one from before, but how far "
+        f"back it reaches is not known: {logs.suspect_why}"
+    )
 
 
 def _none_usable(inventory: Inventory, weighed: list[_Weighed], answer: Resume) -> Resume:
@@ -172,118 +132,82 @@ def _not_on_disk(inventory: Inventory, logs: LogSide) -> list[ResumeCandidate]:
     present = {one.iteration for one in inventory.checkpoints}
     return [
         ResumeCandidate(save.path, save.step, False, None, ["announced in the logs, not in the directory"])
-        for save in _merged(logs.saves)
+        for save in merged(logs)
         if save.step is not None and save.step not in present
     ]
 
 
 def _judge_logs(logs: LogSide) -> Resume:
-    saves = _merged(logs.saves)
-    states = [(save, _durable(save, logs), _taint(save.step, logs, finite=None)) for save in saves]
-    loads = [replace(load, step=_step(load.step, load.path)) for load in logs.loads]
-    failed = {key for load in loads if load.failed for key in (load.step, load.path) if key is not None}
-    known = {save.step for save in saves}
-    for load in loads:
-        if not load.failed and load.step not in known:
-            known.add(load.step)
-            states.insert(0, (Save(load.step, load.path), True, _taint(load.step, logs, finite=None)))
-    states = [(s, d and s.step not in failed and s.path not in failed, t) for s, d, t in states]
-    states.sort(key=lambda state: -1 if state[0].step is None else state[0].step)
-    states.reverse()
+    states = _states(logs)
     answer = Resume(candidates=[_log_candidate(*state) for state in states[:MAX_CANDIDATES]])
-    good = [save for save, durable, taint in states if durable and not taint]
+    good = [save for save, arrived, doubt in states if arrived and not doubt]
     if logs.storage_errors_during_save and len(good) == len(states) and good:
         answer.reasons.append("storage reported errors during a save, and the logs do not say which one it hit")
         good = good[1:]
         if not good:
             return answer
     if good:
-        best = good[0]
-        answer.status, answer.iteration, answer.path = "safe", best.step, best.path
-        answer.reasons.insert(
-            0, f"{_named(best)}: {_basis(best)}{_lost(best.step, logs)}; the files were not looked at"
-        )
-        suspect = logs.suspect_from_step
-        if suspect is not None and any(d and s.step is not None and s.step >= suspect for s, d, _ in states):
-            answer.status = "unsafe"
-            answer.reasons.append(_SUSPECT)
-        return answer
-    if states:
+        _offer(answer, good[0], states, logs)
+    elif states:
         # A save without a step cannot be placed before or after the trouble.
-        undated = any(durable and save.step is None for save, durable, _ in states)
+        undated = any(arrived and save.step is None for save, arrived, _ in states)
         answer.status = "unknown" if undated else "unsafe"
-        answer.reasons += [f"{_named(s)}: {t or _basis(s)}" for s, d, t in states[:MAX_CANDIDATES]]
-        return answer
-    return _nothing_announced(logs, answer)
-
-
-def _nothing_announced(logs: LogSide, answer: Resume) -> Resume:
-    early = logs.save_interval is not None and logs.last_step is not None and logs.last_step < logs.save_interval
-    reasons = (
-        (logs.failed_at_start, "it failed before anything was saved"),
-        (logs.started_from_scratch_after_restart, "a restart found no checkpoint and started from scratch"),
-        (early, f"it failed at step {logs.last_step}, before the first save at step {logs.save_interval}"),
-    )
-    answer.reasons = [text for holds, text in reasons if holds] or ["the logs speak of no save"]
-    answer.status = "no-checkpoint" if any(holds for holds, _ in reasons) else "unknown"
+        answer.reasons += [flaw(save, doubt) for save, _, doubt in states[:MAX_CANDIDATES]]
+        answer.reasons.append("no older one is in these logs; look in the save folder (--checkpoints DIR)")
+    else:
+        _nothing_announced(logs, answer)
+    answer.reasons += logs.cautions if states else ()
     return answer
 
 
-def _merged(saves: Iterable[Save]) -> list[Save]:
-    """One record a save, in the order of the lines: those of its beginning, its end and of other ranks are joined."""
-    found: dict[int | str | None, Save] = {}
-    for save in saves:
-        step = _step(save.step, save.path)
-        key = step if step is not None else save.path
-        known = found.get(key, Save(step, save.path))
-        found[key] = Save(
-            step,
-            known.path or save.path,
-            known.started or save.started,
-            known.finished or save.finished,
-            known.scheduled_async or save.scheduled_async,
-            known.failed or save.failed,
-        )
-    kept = list(found.values())
-    # Behind an undated save another one was begun, so training went on: that is all its place in the row tells.
-    return [replace(save, finished=True) if _passed(save, kept[i + 1 :]) else save for i, save in enumerate(kept)]
+#: A save, whether it reached the disk, and why it is not trusted.
+_State = tuple[Save, bool, str | None]
 
 
-def _step(step: int | None, path: str | None) -> int | None:
-    """The step, from the name in the path where the line did not state it."""
-    return step if step is not None or path is None else step_of(path.rstrip("/").rpartition("/")[2])
+def _states(logs: LogSide) -> list[_State]:
+    """Everything the logs say was saved, loaded or listed; newest first."""
+    states = [(save, durable(save, logs), taint(save.step, logs, finite=None)) for save in merged(logs)]
+    loads = [replace(load, step=path_step(load.step, load.path)) for load in logs.loads]
+    failed = {key for load in loads if load.failed for key in (load.step, load.path) if key is not None}
+    known = {save.step for save, _, _ in states}
+    for load in loads:
+        if not load.failed and load.step not in known:
+            known.add(load.step)
+            states.insert(0, (Save(load.step, load.path), True, taint(load.step, logs, finite=None)))
+    states = [(s, d and s.step not in failed and s.path not in failed, t) for s, d, t in states]
+    states.sort(key=lambda state: -1 if state[0].step is None else state[0].step)
+    states.reverse()
+    return states
 
 
-def _passed(save: Save, later: list[Save]) -> bool:
-    return save.step is None and save.started and not save.failed and not save.scheduled_async and bool(later)
+def _offer(answer: Resume, best: Save, states: Sequence[_State], logs: LogSide) -> None:
+    """Fills the answer with the save that can be used, and why the newer ones cannot."""
+    answer.status, answer.iteration, answer.path = "safe", best.step, best.path
+    answer.reasons.insert(0, f"{named(best)}: {basis(best)}{_lost(best.step, logs)}; the files were not looked at")
+    for save, _, doubt in states:
+        if save is best:
+            break
+        answer.reasons.append(f"newer: {flaw(save, doubt)}")
+    if any(load.refused and path_step(load.step, load.path) == best.step for load in logs.loads):
+        answer.reasons.append("this job asked for another topology than that of the save: resume with the latter")
+    suspect = logs.suspect_from_step
+    if suspect is not None and any(d and s.step is not None and s.step >= suspect for s, d, _ in states):
+        _make_suspect(answer, logs)
 
 
-def _durable(save: Save, logs: LogSide) -> bool:
-    """Whether the logs show that the save reached the disk."""
-    if save.failed:
-        return False
-    if save.finished:
-        return True
-    if save.scheduled_async or save.step is None or logs.last_step is None:
-        return False
-    # Some frameworks print no end. A synchronous save that training has left behind is over; but where the ends of
-    # other saves were printed, a missing one means what it says.
-    silent = not any(other.finished for other in logs.saves)
-    return save.started and silent and logs.last_step > save.step
-
-
-def _taint(step: int | None, logs: LogSide, *, finite: bool | None) -> str | None:
-    """Why a complete checkpoint of this step cannot be trusted. Weights read and found finite acquit it of NaN."""
-    limits = [
-        limit for limit in (logs.nan_step if finite is not True else None, logs.suspect_from_step) if limit is not None
-    ]
-    if step is None:
-        return "its step is not known, so it may have been saved after the numbers went wrong" if limits else None
-    if finite is not True and logs.nan_step is not None and step >= logs.nan_step:
-        return f"it was saved at step {step}, non-finite numbers appear from step {logs.nan_step}"
-    if logs.suspect_from_step is not None and step >= logs.suspect_from_step:
-        return f"it was saved at step {step}, numbers are under suspicion from step {logs.suspect_from_step}"
-    return None
+def _nothing_announced(logs: LogSide, answer: Resume) -> None:
+    early = logs.save_interval is not None and logs.last_step is not None and logs.last_step < logs.save_interval
+    reasons = (
+        (bool(logs.nothing_saved), logs.nothing_saved),
+        (logs.started_from_scratch_after_restart, "a restart found no checkpoint and started from scratch"),
+        (early, f"it failed at step {logs.last_step}, before the first save at step {logs.save_interval}"),
+    )
+    answer.reasons = [text for holds, text in reasons if holds]
+    answer.status = "no-checkpoint" if answer.reasons else "unknown"
+    if not answer.reasons:
+        answer.reasons = [
+            "the logs mention no checkpoint; look in the save folder and run again with --checkpoints DIR"
+        ]
 
 
 def _for_training(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
@@ -299,21 +223,16 @@ def _candidate(inventory: Inventory, weighed: _Weighed) -> ResumeCandidate:
     return ResumeCandidate(_full(inventory, one), one.iteration, one.complete, sizes, problems)
 
 
-def _log_candidate(save: Save, durable: bool, taint: str | None) -> ResumeCandidate:
-    problems = [taint] if taint else []
-    if not durable:
-        problems.append(_basis(save))
-    return ResumeCandidate(save.path, save.step, True if durable else (False if save.failed else None), None, problems)
+def _log_candidate(save: Save, arrived: bool, doubt: str | None) -> ResumeCandidate:
+    problems = [doubt] if doubt else []
+    if not arrived:
+        problems.append(basis(save))
+    complete = True if arrived else False if save.failed or _cut(save) else None
+    return ResumeCandidate(save.path, save.step, complete, None, problems)
 
 
-def _basis(save: Save) -> str:
-    if save.failed:
-        return "its save failed"
-    if save.finished:
-        return "the logs say that it was saved"
-    if save.scheduled_async:
-        return "only scheduled in the background, never reported as written"
-    return "a save was announced" if save.started else "it was loaded by this job"
+def _cut(save: Save) -> bool:
+    return save.listed is not None and save.listed.whole is False
 
 
 def _why_not(weighed: _Weighed) -> str:
@@ -331,10 +250,6 @@ def _why_not(weighed: _Weighed) -> str:
 
 def _label(one: Checkpoint) -> str:
     return f"iteration {one.iteration}" if one.iteration is not None else one.path
-
-
-def _named(save: Save) -> str:
-    return f"step {save.step}" if save.step is not None else str(save.path)
 
 
 def _lost(step: int | None, logs: LogSide) -> str:

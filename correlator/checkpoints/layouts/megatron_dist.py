@@ -17,7 +17,7 @@ from typing import Any
 from correlator.checkpoints import dcp
 from correlator.checkpoints.disk import File, Folder, shown
 from correlator.checkpoints.layouts._megatron import ITERATION, TRACKER, parse_tracker, take_arguments, take_iteration
-from correlator.checkpoints.model import Findings, Layout, Reading
+from correlator.checkpoints.model import OPTIMIZER_FIXED, Findings, Layout, Reading
 from correlator.checkpoints.torch_file import inspect
 
 _COMMON_KEY = "common_state/shard_0_1"
@@ -94,7 +94,7 @@ def _check_names(names: set[str], findings: Findings) -> None:
     if not any("optimizer." in name for name in names):
         findings.note("no optimizer state inside: weights only")
     elif any(_FIXED_OPTIMIZER.search(name) for name in names):
-        findings.note("the optimizer state fits only the same tensor and pipeline sizes")
+        findings.note(OPTIMIZER_FIXED)
 
 
 def _check_zarr(folder: Folder, findings: Findings) -> None:

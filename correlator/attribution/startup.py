@@ -1,0 +1,59 @@
+"""Did the job get so far as to save anything? Only what the logs show counts, not what they lack."""
+
+from __future__ import annotations
+
+import re
+
+from correlator.cascade.model import Facts, Finding
+from correlator.records import Row
+
+#: A log whose first step line is at most this one begins at the start of the run.
+_FIRST_STEPS = 10
+#: Emitters of frameworks that print a line for every save.
+_ANNOUNCES = frozenset({"megatron", "deepspeed"})
+#: More collectives than a set-up takes mean that training went on, whether or not its step lines were kept.
+_SETUP_COLLECTIVES = 50
+#: Events that only a running training gives.
+_TRAINING = frozenset(
+    {"deepspeed.overflow", "deepspeed.loss_scale_min", "megatron.nan", "trainer.nan", "megatron.exit"}
+)
+#: Areas of failures that come before the first step.
+_START_AREAS = frozenset({"rendezvous", "scheduler", "version", "topology"})
+#: Events of a start that did not succeed, and of the work before the first step.
+_START_EVENTS = frozenset(
+    {"c10d.store_timeout", "c10d.barrier_missing", "c10d.clients_missing", "trainer.activity", "megatron.from_scratch"}
+)
+#: Calls that set a job up, as they stand among the frames of a traceback.
+_START_CALLS = re.compile(
+    r"(?:^|;)(?:init_process_group|initialize_\w+|_?initialize|from_pretrained|load_dataset|parse_args|validate_args|"
+    r"setup\w*|build_\w+|read_\w*config|\w*init|_find_and_load|load_checkpoint)@"
+)
+
+
+def why_nothing_saved(facts: Facts, chosen: Finding | None) -> str:
+    """Why the logs show that there is no checkpoint, or nothing. That no step line is in them shows nothing."""
+    if any(r.event.startswith("checkpoint.save") for r in facts.rows):
+        return ""
+    if facts.progress:
+        steps = [r.step for r in facts.progress if r.step is not None]
+        if steps and max(steps) <= 1:
+            return "it failed in its first steps, and the logs mention no save"
+        emitters = {r.emitter for r in facts.rows}
+        if steps and min(steps) <= _FIRST_STEPS and emitters & _ANNOUNCES:
+            return "the logs hold the run from its first steps on, and its framework announces saves: none is in them"
+        return ""
+    if any((r.seq or 0) > _SETUP_COLLECTIVES or r.event in _TRAINING for r in facts.rows):
+        return ""
+    if any(r.emitter in ("vllm", "sglang") for r in facts.rows):
+        return "it is an inference server, which saves no training state"
+    if chosen is not None and (_of_the_start(chosen) or any(_at_the_start(r) for r in facts.rows)):
+        return "it failed during start-up, before its first training step, so there was nothing to save"
+    return ""
+
+
+def _of_the_start(chosen: Finding) -> bool:
+    return chosen.class_ == "configuration" or chosen.subclass in _START_AREAS
+
+
+def _at_the_start(row: Row) -> bool:
+    return row.event in _START_EVENTS or bool(_START_CALLS.search(row.attr("frames")))

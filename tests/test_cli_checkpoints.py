@@ -1,0 +1,80 @@
+"""`correlator checkpoints`: what it lists, which one it offers, what fits the run to come, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from correlator.cli import main
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "checkpoints"
+Capture = pytest.CaptureFixture[str]
+
+
+def test_text_lists_all_and_offers_one(capsys: Capture) -> None:
+    assert main(["checkpoints", str(FIXTURES / "megatron_legacy")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"2 checkpoints in {FIXTURES / 'megatron_legacy'}\n")
+    assert "complete    step 20  iter_0000020  (megatron-legacy, tp=2 pp=2" in out
+    assert "NaN in 1 of 64 values" in out
+    assert f"Resume: safe\n  from {FIXTURES / 'megatron_legacy' / 'iter_0000010'}" in out
+    assert "to resume: --load" in out
+
+
+def test_json_holds_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["checkpoints", str(FIXTURES / "hf_trainer"), "--format", "json"]) == 0
+    found = json.loads(capfdbinary.readouterr().out)
+    assert found["schema"] == "correlator.checkpoints/1"
+    assert [(one["iteration"], one["complete"], one["fits"]) for one in found["checkpoints"]] == [
+        (20, True, None),
+        (10, True, None),
+    ]
+    assert (found["resume"]["status"], found["resume"]["iteration"]) == ("safe", 20)
+
+
+@pytest.mark.parametrize(
+    ("layout", "sizes", "fits", "status"),
+    [
+        ("megatron_legacy", ["--tp", "2", "--pp", "2"], True, "safe"),
+        ("megatron_legacy", ["--tp", "4"], False, "unsafe"),
+        ("megatron_legacy", ["--dp", "4"], True, "safe"),
+        ("megatron_dist", ["--tp", "4"], True, "safe"),
+        ("deepspeed", ["--world-size", "2"], True, "safe"),
+        ("deepspeed", ["--dp", "4"], False, "unsafe"),
+        ("hf_trainer", ["--tp", "4"], None, "safe"),
+    ],
+)
+def test_sizes_of_the_run_to_come(
+    layout: str, sizes: list[str], fits: bool | None, status: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "found.json"
+    assert main(["checkpoints", str(FIXTURES / layout), *sizes, "-o", str(file)]) == 0
+    found = json.loads(file.read_bytes())
+    assert {one["fits"] for one in found["checkpoints"]} == {fits}
+    assert found["resume"]["status"] == status
+
+
+def test_a_broken_newest_one_is_passed_over(tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "ckpt"
+    shutil.copytree(FIXTURES / "hf_trainer", folder)
+    (folder / "checkpoint-20" / "trainer_state.json").unlink()
+    assert main(["checkpoints", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "INCOMPLETE  step 20" in out
+    assert f"from {folder / 'checkpoint-10'}" in out
+
+
+def test_an_empty_folder_and_none_at_all(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["checkpoints", str(tmp_path)]) == 0
+    assert "Resume: there is nothing to resume from here" in capsys.readouterr().out
+    assert main(["checkpoints", str(tmp_path / "missing")]) == 2
+    assert "no checkpoint directory" in capsys.readouterr().err
+
+
+def test_a_name_cannot_steer_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(FIXTURES / "hf_trainer", tmp_path / "a\x1b[2Jb")
+    assert main(["checkpoints", str(tmp_path)]) == 0
+    assert "\x1b" not in capsys.readouterr().out
