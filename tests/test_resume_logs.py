@@ -100,3 +100,33 @@ def test_the_whole_run_of_a_framework_that_announces_saves(tmp_path: Path) -> No
     assert found.resume.status == "no-checkpoint"
     late = diagnose(tmp_path / "b", {"rank0.log": [*arguments(world=1), *iterations(90, first=60), *DIED]})
     assert late.resume.status == "unknown"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "slurmstepd: error: pyxis:     Write failed because No space left on device",
+            "slurmstepd: error: pyxis: couldn't start container",
+        ],
+        raises("OSError: bad header", rank=0, function="load_state_dict", text="return load_file(path)"),
+        raises(
+            "FileExistsError: [Errno 17] File exists: '/run7_locals'", rank=0, function="__init__", text="shm = make()"
+        ),
+    ],
+)
+def test_signs_of_a_start(lines: list[str], tmp_path: Path) -> None:
+    assert diagnose(tmp_path, {"rank0.log": lines}).resume.status == "no-checkpoint"
+
+
+def test_runs_that_fail_alike_from_one_checkpoint(tmp_path: Path) -> None:
+    nan = "found NaN in local forward loss calculation. Device: 3, node: gpu-a017"
+    lines = []
+    for at in (0, 100, 200):
+        lines += [f"[{clock(at)}] loaded checkpoint iteration 20", *iterations(22, first=21, at=at)]
+        lines += [
+            f"[{clock(at + 30)}] ERROR: Unexpected result nan on rank 0 at iteration #23 invocation #1 (message='{nan}')"
+        ]
+    found = diagnose(tmp_path, {"rank0.log": [*lines, *DIED]})
+    assert found.resume.status == "unsafe"
+    assert "met non-finite numbers again" in found.resume.reasons[0]

@@ -163,10 +163,12 @@ def _loads(facts: Facts, chosen: Finding | None) -> tuple[Load, ...]:
 def _relapsed(facts: Facts) -> frozenset[int]:
     """Steps that more than one run of the job loaded while non-finite numbers followed and no save came behind them."""
     bad = nan_step(facts)
-    loads = Counter((r.writer, r.step) for r in facts.events("checkpoint.loaded") if r.step is not None)
-    saved = [r.step for r in facts.events("checkpoint.save_finished") if r.step is not None]
-    newest = max(saved, default=0)
-    return frozenset(s for (_, s), n in loads.items() if s is not None and n > 1 and bad and newest <= s < bad)
+    loads: Counter[tuple[str, int]] = Counter()
+    for row in facts.events("checkpoint.loaded"):
+        if row.step is not None:
+            loads[row.writer, row.step] += row.count
+    newest = max((r.step for r in facts.events("checkpoint.save_finished") if r.step is not None), default=0)
+    return frozenset(s for (_, s), n in loads.items() if n > 1 and bad is not None and newest <= s < bad)
 
 
 def _whole_path(path: str) -> str:

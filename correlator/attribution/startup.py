@@ -11,6 +11,8 @@ from correlator.records import Row
 _FIRST_STEPS = 10
 #: Emitters of frameworks that print a line for every save.
 _ANNOUNCES = frozenset({"megatron", "deepspeed"})
+#: The same, by the packages that stand in tracebacks.
+_ANNOUNCING_CODE = re.compile(r"/(?:olmo|olmo_core|megatron|deepspeed)/")
 #: More collectives than a set-up takes mean that training went on, whether or not its step lines were kept.
 _SETUP_COLLECTIVES = 50
 #: Events that only a running training gives.
@@ -26,8 +28,11 @@ _START_EVENTS = frozenset(
 #: Calls that set a job up, as they stand among the frames of a traceback.
 _START_CALLS = re.compile(
     r"(?:^|;)(?:init_process_group|initialize_\w+|_?initialize|from_pretrained|load_dataset|parse_args|validate_args|"
-    r"setup\w*|build_\w+|read_\w*config|\w*init|_find_and_load|load_checkpoint)@"
+    r"setup\w*|build_\w+|read_\w*config|\w*init|_find_and_load|load_checkpoint|"
+    r"load_state_dict)@|^<module>@[^;]*;(?:main@[^;]*;)?__init__@"
 )
+#: A container that a scheduler could not start.
+_NO_CONTAINER = re.compile(r"start container|task_init\(\) failed|import docker image")
 
 
 def why_nothing_saved(facts: Facts, chosen: Finding | None) -> str:
@@ -38,15 +43,15 @@ def why_nothing_saved(facts: Facts, chosen: Finding | None) -> str:
         steps = [r.step for r in facts.progress if r.step is not None]
         if steps and max(steps) <= 1:
             return "it failed in its first steps, and the logs mention no save"
-        emitters = {r.emitter for r in facts.rows}
-        if steps and min(steps) <= _FIRST_STEPS and emitters & _ANNOUNCES:
+        if steps and min(steps) <= _FIRST_STEPS and any(_announces_saves(r) for r in facts.rows):
             return "the logs hold the run from its first steps on, and its framework announces saves: none is in them"
         return ""
     if any((r.seq or 0) > _SETUP_COLLECTIVES or r.event in _TRAINING for r in facts.rows):
         return ""
     if any(r.emitter in ("vllm", "sglang") for r in facts.rows):
         return "it is an inference server, which saves no training state"
-    if chosen is not None and (_of_the_start(chosen) or any(_at_the_start(r) for r in facts.rows)):
+    shown = any(_at_the_start(r) for r in facts.rows) or _communicators_not_up(facts)
+    if chosen is not None and (shown or _of_the_start(chosen)):
         return "it failed during start-up, before its first training step, so there was nothing to save"
     return ""
 
@@ -56,4 +61,16 @@ def _of_the_start(chosen: Finding) -> bool:
 
 
 def _at_the_start(row: Row) -> bool:
+    if row.event == "slurm.error":
+        return bool(_NO_CONTAINER.search(row.body))
     return row.event in _START_EVENTS or bool(_START_CALLS.search(row.attr("frames")))
+
+
+def _communicators_not_up(facts: Facts) -> bool:
+    """Whether ranks began to set up communicators and none was finished."""
+    phases = {r.attr("phase") for r in facts.events("nccl.init")}
+    return "START" in phases and "COMPLETE" not in phases
+
+
+def _announces_saves(row: Row) -> bool:
+    return row.emitter in _ANNOUNCES or bool(_ANNOUNCING_CODE.search(row.attr("frames")))
