@@ -33,6 +33,14 @@ def graph_writer(suffix: str) -> Callable[[nx.DiGraph], bytes]:
         raise UsageError(f"no graph format has the ending {suffix!r}; known are {', '.join(_WRITERS)}") from None
 
 
+def way_to(graph: nx.DiGraph, rank: int) -> nx.DiGraph:
+    """The part of the graph that leads to what ``rank`` took part in."""
+    import networkx as nx
+
+    own = [node for node, data in graph.nodes(data=True) if rank in (data.get("ranks") or ())]
+    return graph.subgraph(set(own).union(*(nx.ancestors(graph, node) for node in own)))
+
+
 def to_graphml(graph: nx.DiGraph) -> bytes:
     """The graph as GraphML. Attributes that are unknown are left out."""
     import networkx as nx

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from correlator.report.safe import visible
+from correlator.report.timeline import ROLE_WORDS
 from correlator.report.words import clock_words, fold_nodes, ranks_words, relative_words
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _COLOURS = {
     "unrelated": ("#ffffff", "#98a2b3"),
 }
 _SWEEPS = 4
+#: Width of a letter of an edge's label.
+_LETTER = 5.5
 
 
 @dataclass
@@ -98,12 +101,12 @@ def _role_number(data: dict[str, Any]) -> int:
 def label_lines(data: dict[str, Any], zero: datetime | None) -> list[str]:
     """What stands in a box: role and time after ``zero``, who, what; made visible, wrapped."""
     time = data.get("time")
-    when = relative_words((time - zero).total_seconds()) if time and zero else "no time"
+    when = relative_words((time - zero).total_seconds()) if time and zero else ""
     what = wrap(visible(str(data.get("what") or "")), _TEXT_COLUMNS) or [""]
     if len(what) > _TEXT_LINES:
         what = [*what[: _TEXT_LINES - 1], what[_TEXT_LINES - 1][: _TEXT_COLUMNS - 1] + "…"]
-    role = visible(str(data.get("role") or "unrelated"))
-    return [f"{role}  {when}", *wrap(visible(_who(data)), _TEXT_COLUMNS)[:2], *what]
+    role = ROLE_WORDS.get(data.get("role") or "unrelated", "unrelated")
+    return [f"{role}  {when}".rstrip(), *wrap(visible(_who(data)), _TEXT_COLUMNS)[:2], *what]
 
 
 def zero_of(graph: nx.DiGraph) -> datetime | None:
@@ -201,8 +204,17 @@ def _edge(cause: _Box, effect: _Box, rule: str) -> str:
 def _rules(graph: nx.DiGraph, node: Any, box: _Box) -> str:
     """Why the box hangs on its causes: the names of the rules, above the arrow's tip, each once."""
     rules = dict.fromkeys(str(data["rule"]) for _, _, data in graph.in_edges(node, data=True) if data.get("rule"))
-    place = f'x="{box.x - 10:.0f}" y="{box.middle - 6:.0f}" text-anchor="end" font-size="9" fill="#475467"'
-    return f"<text {place}>{' / '.join(map(_rule_words, rules))}</text>" if rules else ""
+    names = [name for name in map(_rule_words, rules) if name != "after"]
+    if not names:
+        return ""
+    said = " / ".join(names)
+    # A white ground under the letters, so that no line strikes them through.
+    width = len(said) * _LETTER + 4
+    ground = (
+        f'<rect x="{box.x - 8 - width:.0f}" y="{box.middle - 16:.0f}" width="{width:.0f}" height="12" fill="#ffffff"/>'
+    )
+    place = f'x="{box.x - 10:.0f}" y="{box.middle - 7:.0f}" text-anchor="end" font-size="9" fill="#475467"'
+    return f"{ground}<text {place}>{said}</text>"
 
 
 def _rule_words(rule: str) -> str:

@@ -14,8 +14,8 @@ import pytest
 from documents import XID, ZERO, graph_of, hardware_document
 
 from correlator.errors import UsageError
-from correlator.graph_export import graph_writer
-from correlator.graph_svg import BOXES_LIMIT
+from correlator.graph_export import graph_writer, way_to
+from correlator.graph_svg import BOXES_LIMIT, draw_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "\x1b[2J\x00</text><script>alert(1)</script>&\u202e\ud800\"'"
@@ -65,7 +65,8 @@ def test_dot_quotes_every_text(graph: nx.DiGraph) -> None:
     lines = graph_writer(".dot")(graph).decode().splitlines()
     assert lines[0] == "digraph cascade {" and lines[-1] == "}"
     assert (
-        'n0 [label="initiator  +0.0 s\\lrank 21, gpu-a009\\lGPU has fallen off the bus (Xid 79)\\l", id="e1"];' in lines
+        'n0 [label="failed first  +0.0 s\\lrank 21, gpu-a009\\lGPU has fallen off the bus (Xid 79)\\l", id="e1"];'
+        in lines
     )
     assert 'n0 -> n1 [label="same_gpu"];' in lines
     # Outside its quoted strings a hostile graph leaves nothing but the language itself.
@@ -89,7 +90,7 @@ def test_the_picture_shows_every_box_from_cause_to_effect(graph: nx.DiGraph) -> 
     texts = texts_of(picture)
     assert len(root.findall(f"{SVG}g")) == len(graph)
     assert texts.count("missing member") == 31
-    assert "initiator  +0.0 s" in texts and "collateral  +2.2 s" in texts and "collateral  no time" in texts
+    assert "failed first  +0.0 s" in texts and "suffered  +2.2 s" in texts and "suffered" in texts
     assert "+0.0 s is 2024-05-07 17:28:17.120 UTC" in texts
     left = {
         group.find(f"{SVG}title").text.split("\n")[0]: float(group.find(f"{SVG}rect").get("x"))  # type: ignore[union-attr]
@@ -138,3 +139,22 @@ def test_a_circle_and_an_empty_graph_are_drawn_too() -> None:
 def test_an_unknown_format_is_named_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"'\.png'; known are \.graphml, \.json, \.dot, \.svg"):
         graph_writer(".png")
+
+
+def test_the_way_to_a_rank_holds_its_causes_and_nothing_else() -> None:
+    graph = graph_of(hardware_document())
+    part = way_to(graph, 30)
+    assert set(part) == {"e1", "c30"}
+    assert list(part.edges) == [("e1", "c30")]
+    assert not way_to(graph, 99)
+
+
+def test_no_line_strikes_through_a_label_and_after_needs_none() -> None:
+    graph = graph_of(hardware_document())
+    picture = draw_svg(graph).decode()
+    for label in re.findall(r'<rect [^>]*height="12" fill="#ffffff"/><text [^>]*>([^<]+)</text>', picture):
+        assert label
+    assert picture.count('height="12" fill="#ffffff"/><text') == picture.count('font-size="9"') > 0
+    for _, _, data in graph.edges(data=True):
+        data["rule"] = "after"
+    assert 'font-size="9"' not in draw_svg(graph).decode()

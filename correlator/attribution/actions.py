@@ -99,7 +99,23 @@ def _filled(command: str | None, values: dict[str, str | None]) -> str | None:
         value = values.get(_CAPITALS[found[0]])
         return shlex.quote(value) if value is not None else found[0]
 
-    return re.sub(rf"(?<![\w$-])(?:{'|'.join(_CAPITALS)})(?![\w=-])", known, command)
+    command = re.sub(rf"(?<![\w$-])(?:{'|'.join(_CAPITALS)})(?![\w=-])", known, command)
+    return _on_node(command, values["node"])
+
+
+#: Tools that speak about the machine they run on.
+_LOCAL = re.compile(
+    r"(?:sudo )?(?:nvidia-smi|nvidia-bug-report\.sh|ipmitool|dmesg|journalctl|dcgmi|ibstat|rocm-smi|amd-smi|lspci|"
+    r"ethtool|edac-util|ras-mc-ctl|mlxlink|lsmod|free|df|sensors)\b"
+)
+
+
+def _on_node(command: str, node: str | None) -> str:
+    """A command about the machine it runs on, sent to the node that is meant."""
+    if node is None or not _LOCAL.match(command) or "\n" in command:
+        return command
+    plain = not re.search(r"[|&;<>()$`\"'*?#~]", command)
+    return f"ssh {shlex.quote(node)} {command if plain else shlex.quote(command)}"
 
 
 def missing_sources(facts: Facts, chosen: Finding | None = None) -> list[str]:

@@ -136,7 +136,9 @@ def _shared(effect: Incident, cause: Incident) -> str:
     if not set(effect.ranks) & set(cause.ranks):
         return _DEFAULT_RULE
     outside = effect.event.startswith(_OUTSIDE) or cause.event.startswith(_OUTSIDE)
-    return "same process" if len(cause.ranks) == 1 and effect.ranks == cause.ranks and not outside else "same ranks"
+    if len(cause.ranks) > 1:
+        return "same ranks"
+    return "same rank" if outside or effect.ranks != cause.ranks else "same process"
 
 
 def _without_noise(found: Sequence[Incident]) -> list[Incident]:

@@ -21,7 +21,11 @@ def run(
     ] = None,
     rank: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Say why rank N is initiator, collateral, teardown or unknown."),
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Say why rank N failed first, suffered, was stopped or is unknown; FILE holds only the way to it.",
+        ),
     ] = None,
     timezone: Timezone = None,
     workers: Workers = None,
@@ -29,7 +33,8 @@ def run(
     """Write the causal graph (GraphML, JSON, DOT, SVG)."""
     if output is None and rank is None:
         raise UsageError("graph needs -o FILE, --rank N, or both")
-    from correlator.graph_export import graph_writer
+    from correlator.graph_export import graph_writer, way_to
+    from correlator.report.words import count_words
 
     if output:
         check_output(output, logs)
@@ -43,8 +48,10 @@ def run(
     if rank is not None and world_size and rank >= world_size:
         raise UsageError(f"--rank {rank}: the job has ranks 0 to {world_size - 1}")
     if output and write:
-        write_output(output, write(graph))
-        write_stderr(f"{len(graph):,} occurrences and {graph.number_of_edges():,} causes written to {output}\n")
+        part = graph if rank is None else way_to(graph, rank)
+        write_output(output, write(part))
+        boxes, arrows = count_words(len(part), "box", "boxes"), count_words(part.number_of_edges(), "arrow")
+        write_stderr(f"{boxes}, {arrows} written to {output}\n")
     if rank is not None:
         from correlator.report.layout import render_for
         from correlator.report.standing import render_standing

@@ -33,6 +33,7 @@ class Axis:
 
     zero: datetime | None
     rough: bool
+    why_rough: str
     untied: frozenset[str]
     own: frozenset[str]
 
@@ -40,8 +41,10 @@ class Axis:
 def axis_of(document: Document) -> Axis:
     """The axis of a document's cascade."""
     zero = zero_time(build_waves(document.cascade), document.initiator.time)
-    rough = document.initiator.time is not None and sayings.is_rough(document.initiator)
-    return Axis(zero, rough, frozenset(sayings.untied_nodes(document)), frozenset(document.initiator.nodes))
+    untied, own = frozenset(sayings.untied_nodes(document)), frozenset(document.initiator.nodes)
+    rough = document.initiator.time is not None and sayings.is_rough(document.initiator) and not own & untied
+    why = "the time of the first failure is not exact" if rough else "nothing ties these clocks to each other"
+    return Axis(zero, rough, why, untied, own)
 
 
 def cascade_notes(
@@ -53,8 +56,7 @@ def cascade_notes(
     if axis.zero and axis.zero != document.initiator.time and any(times):
         yield f"+0.0 s is {words.clock_words(axis.zero)}"
     if any(time.startswith("~") for time in times):
-        why = "the time of the first failure is not exact" if axis.rough else "nothing ties that clock to the others"
-        yield f"~ rough: {why}"
+        yield f"~ rough: {axis.why_rough}"
     if not any(wave.ranks == set(document.collateral.ranks) for wave in shown):  # else a line above names them
         if document.collateral.ranks:
             yield f"Only suffered: {words.ranks_words(document.collateral.ranks, limit=60)}"
@@ -80,7 +82,8 @@ def when_words(wave: Wave, axis: Axis) -> str:
     if wave.time is None or axis.zero is None or wave.against_order:
         return ""
     there = set(wave.entries[0].nodes)
-    rough = axis.rough or bool(there and there <= axis.untied - axis.own)
+    apart = there <= axis.untied or axis.own & axis.untied
+    rough = axis.rough or bool(there and apart and not there <= axis.own)
     said = words.relative_words((wave.time - axis.zero).total_seconds())
     if rough and wave.role == "initiator":
         return "+0.0 s"  # whatever bounds it: the others are counted from it

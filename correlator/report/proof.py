@@ -82,11 +82,15 @@ class Quoted:
 def quoted_proofs(document: Document, neighbourhood: Neighbourhood | None) -> list[Quoted]:
     """The strongest proofs, the first with its neighbours."""
     told = {document.verdict.summary}
-    found = []
+    found: list[Quoted] = []
+    shown: set[str] = set()
     for number, (proof, *others) in enumerate(_alike(_proofs(document))[:_PROOFS_SHOWN]):
+        if f"{proof.file}:{proof.line}" in shown:
+            continue
         why = "" if any(proof.why in text for text in told) else proof.why  # a reason is given once
         told.add(proof.why)
-        lines = _first_lines(proof, neighbourhood) if number == 0 else _key_line(proof)
+        lines = [*(_first_lines(proof, neighbourhood) if number == 0 else _key_line(proof))]
+        shown |= {f"{proof.file}:{line.number.strip()}" for line in lines}
         places = ", ".join(f"{other.file}:{other.line}" for other in others[:_PLACES_SHOWN])
         places += f" and {len(others) - _PLACES_SHOWN} more" if len(others) > _PLACES_SHOWN else ""
         same_at = f"the same at {places}" if others else ""

@@ -1,0 +1,65 @@
+"""Wording that many texts share, what a next step does, and how far the time of a failure is known."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from correlator import phrases
+from correlator.attribution import actions
+from correlator.attribution.actions import _filled, _on_node, kind_of
+from correlator.phrases import agree, named_ranks
+
+
+@pytest.mark.parametrize("module", [phrases, actions])
+def test_examples_in_docstrings(module):
+    failed, tried = doctest.testmod(module)
+    assert tried and not failed
+
+
+@pytest.mark.parametrize(
+    ("text", "better"),
+    [
+        ("Rank 2-3 was too slow", "Ranks 2-3 were too slow"),
+        ("Rank 2 was too slow", "Rank 2 was too slow"),
+        ("the logs of rank 0-2,4-7", "the logs of ranks 0-2,4-7"),
+        ("ranks 1,5 left", "ranks 1,5 left"),
+        ("steps 11 to 11 are repeated", "step 11 is repeated"),
+        ("steps 11 to 14 are repeated", "steps 11 to 14 are repeated"),
+    ],
+)
+def test_number_agrees(text, better):
+    assert agree(text) == better
+
+
+def test_ranks_by_name():
+    assert [named_ranks(r) for r in ([5], [1, 5], [3, 2])] == ["rank 5", "ranks 1,5", "ranks 2-3"]
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        ("Compare the sizes on all ranks.", "look"),
+        ("Switch the flight recorder on for the next run", "look"),
+        ("Requeue the job.", "work around"),
+        ("Set num_workers to what the memory holds.", "repair"),
+    ],
+)
+def test_a_step_says_what_it_does(step, kind):
+    assert kind_of(step) == kind
+
+
+def test_placeholders_are_filled_from_what_is_known_and_quoted():
+    values = {"node": "gpu-a017", "rank": "3", "gpu": None, "pci_bus_id": None, "pid": "4720", "job": "77; rm -rf /"}
+    assert _filled("sacct -j JOBID", values) == "sacct -j '77; rm -rf /'"
+    assert _filled("scontrol show node {node} # NODE", values) == "scontrol show node gpu-a017 # gpu-a017"
+    assert _filled("nvidia-smi -i {gpu}", values) == "ssh gpu-a017 nvidia-smi -i GPU"
+    assert _filled("squeue --job=$JOBID", {**values, "job": None}) == "squeue --job=$JOBID"
+    assert _filled(None, values) is None
+
+
+def test_a_local_command_goes_to_its_node_whole():
+    assert _on_node("dmesg -T | grep -i xid", "gpu-a017") == "ssh gpu-a017 'dmesg -T | grep -i xid'"
+    assert _on_node("dmesg -T", None) == "dmesg -T"
+    assert _on_node("sacct -j 7", "gpu-a017") == "sacct -j 7"
