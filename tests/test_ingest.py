@@ -296,6 +296,8 @@ def test_error_rows_of_one_writer_are_bounded(tmp_path: Path) -> None:
     ("text", "severity"),
     [
         ("RuntimeError: x", "error"),
+        ("torch.OutOfMemoryError: no room", "error"),
+        ("CUDA out of memory. Tried to allocate 20 GiB", "error"),
         ("open: permission denied", "error"),
         ("ERR!", "error"),
         ("process was killed", "fatal"),
@@ -311,3 +313,8 @@ def test_error_rows_of_one_writer_are_bounded(tmp_path: Path) -> None:
 )
 def test_words_of_error(text: str, severity: str | None) -> None:
     assert error_severity(text) == severity
+
+
+def test_a_logger_that_calls_a_line_an_error_is_believed(tmp_path: Path) -> None:
+    found = rows(read(put(tmp_path, "2024-05-01 07:40:18,123 ERROR trainer: worker 3 is killed and gone")), "log.error")
+    assert [row["severity"] for row in found] in (["error"], ["fatal"])

@@ -9,13 +9,13 @@ from correlator.events import Severity
 #: Lower-case words for the byte scan; whether a line means it is for ``error_severity`` to say.
 WORDS = (
     b"error", b"exception", b"fatal", b"failed", b"failure", b"abort", b"killed", b"cannot", b"denied", b"not found",
-    b"err!", b"traceback", b"refused", b"timed out", b"panic", b"segmentation fault", b"core dumped",
+    b"out of memory", b"err!", b"traceback", b"refused", b"timed out", b"panic", b"segmentation fault", b"core dumped",
 )  # fmt: skip
 
 _SEVERE = re.compile(r"\b(?:fatal|abort(?:ed|ing)?|killed|panic|segmentation fault|core dumped)\b", re.I)
 _ERRONEOUS = re.compile(
     r"(?<![\w/.-])(?:\w*Error|\w*Exception|errors?|exception|failed|failure|traceback|refused|timed out|cannot|denied"
-    r"|not found)(?![\w/-])|ERR!",
+    r"|out of memory|not found)(?![\w/-])|ERR!|(?<![\w/.-])(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:|\(|$)",
     re.I,
 )
 # The same words where they report none, or name a setting, a file or a metric.

@@ -375,7 +375,7 @@ class UnitReader:
             if window.base + start in self._taken or start < window.start:
                 continue
             p = self._peel(start, end)
-            severity = error_severity(p.text)
+            severity = error_severity(p.text) or (p.severity if p.severity in ("error", "fatal") else None)
             if severity is None or p.severity in ("info", "warning"):
                 continue  # the logger itself says that it is no error
             self._saw(start, p)
