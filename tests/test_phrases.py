@@ -43,6 +43,8 @@ def test_ranks_by_name():
         ("Compare the sizes on all ranks.", "look"),
         ("Switch the flight recorder on for the next run", "look"),
         ("Requeue the job.", "work around"),
+        ("Ask for more time", "repair"),
+        ("Find the branch that depends on the data and make the decision collective.", "repair"),
         ("Set num_workers to what the memory holds.", "repair"),
     ],
 )

@@ -15,13 +15,20 @@ Kind = Literal["look", "work around", "repair"]
 
 #: First words of a step that only looks, and of one that lets the job run without the cause being gone.
 _LOOKS = re.compile(
-    r"(?:look|check|compare|read|ask|find out|see|search|inspect|reproduce|profile|watch|print|take|collect|test|"
-    r"verify|identify|measure|locate|count|query|save the|switch .* recorder|find)\b",
+    r"(?:look|check|compare|read|ask (?!for)|find|see|search|inspect|reproduce|profile|watch|print|take|collect|test|"
+    r"verify|identify|measure|locate|count|query|save the|switch .* recorder|rerun with|ls|df|dmesg|cat|"
+    r"grep|\S+=\S+ lists)\b",
+    re.IGNORECASE,
+)
+#: A step that begins by looking and ends in a change is no look.
+_CHANGES = re.compile(
+    r"(?:\band|\bthen|[,;:])\s+(?:make|fix|replace|set|remount|free|rebuild|raise|give|remove|drain|change|correct)\b",
     re.IGNORECASE,
 )
 _WORKAROUNDS = re.compile(
     r"(?:exclude|leave|requeue|restart|start again|start the job again|rerun|retry|resume|go back|raise|lower|disable|"
-    r"turn off|switch off|skip|until|as a stopgap|nothing is broken|move|drain|run (?:on|without)|avoid|reduce)\b",
+    r"turn off|switch off|skip|until|to run meanwhile|as a stopgap|nothing is broken|move|drain|run (?:on|without)|"
+    r"avoid|reduce)\b",
     re.IGNORECASE,
 )
 _DISRUPTS = re.compile(r"\b(?:drain|reboot|reset|replace|swap|power|reseat|reload|kill|exclude|RMA)", re.IGNORECASE)
@@ -40,7 +47,7 @@ def kind_of(step: str) -> Kind:
     >>> kind_of("Compare the sizes"), kind_of("Exclude the node"), kind_of("Give all nodes the same address")
     ('look', 'work around', 'repair')
     """
-    if _LOOKS.match(step):
+    if _LOOKS.match(step) and not _CHANGES.search(step):
         return "look"
     return "work around" if _WORKAROUNDS.match(step) else "repair"
 

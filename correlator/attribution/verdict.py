@@ -9,6 +9,7 @@ from correlator.attribution.confidence import confidence
 from correlator.attribution.initiator import Ranked
 from correlator.attribution.outcome import Outcome
 from correlator.attribution.shown import has_own_error, once, shown_by, time_of
+from correlator.cascade.graph import not_after
 from correlator.cascade.model import Facts, Finding
 from correlator.diagnosis import (
     Action,
@@ -129,6 +130,8 @@ def _initiator(facts: Facts, chosen: Finding, raw: RawText) -> Initiator:
         where = (row.node, row.pci_bus_id)
         gpus.append(Gpu(row.node, row.gpu, row.pci_bus_id, top.gpu_uuid.get(where), top.gpu_serial.get(where)))
     time, bound = time_of(facts, incident)
+    if not incident.inherited:
+        time = not_after(facts, chosen)
     step = next((r.step for r in incident.rows if r.step is not None), None)
     return Initiator(
         ranks=ranks,

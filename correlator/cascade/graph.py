@@ -73,7 +73,7 @@ def build_graph(facts: Facts, chosen: Finding | None, others: Sequence[Finding])
     """
     graph = nx.DiGraph()
     if chosen is not None:
-        _add(graph, chosen.incident, "initiator", _latest(facts, chosen))
+        _add(graph, chosen.incident, "initiator", not_after(facts, chosen))
     explained = set(chosen.explains) | {chosen.incident.id} if chosen else set()
     for finding in others:
         incident = finding.incident
@@ -101,7 +101,7 @@ def build_graph(facts: Facts, chosen: Finding | None, others: Sequence[Finding])
     return graph
 
 
-def _latest(facts: Facts, chosen: Finding) -> int | None:
+def not_after(facts: Facts, chosen: Finding) -> int | None:
     """The time of the first failure; a death that a launcher reports is not later than the launcher's first signal."""
     time = chosen.incident.time
     if time is None or chosen.trust not in ("exit", "silence"):

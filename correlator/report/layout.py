@@ -98,7 +98,7 @@ def section(title: str, items: Iterable[RenderableType]) -> list[RenderableType]
 def page_width(stream: IO[str]) -> int:
     """Columns to write for: the terminal's (or COLUMNS), at most 120; without a terminal COLUMNS or 100."""
     stated = os.environ.get("COLUMNS", "")
-    if stated.isdigit() and int(stated):
+    if stated.isdecimal() and int(stated):
         width = int(stated)
     else:
         width = Console(file=stream).width if stream.isatty() else PIPED_WIDTH
@@ -110,7 +110,7 @@ def render_for(stream: IO[str], items: Iterable[RenderableType], width: int | No
     # FORCE_COLOR is for programs whose colours mean something to a pipe; ours do not.
     console = Console(
         file=stream, width=width or page_width(stream), force_terminal=stream.isatty(),
-        markup=False, emoji=False, highlight=False,
+        markup=False, emoji=False, highlight=False, force_jupyter=False,
     )  # fmt: skip
     with console.capture() as capture:
         console.print(Group(*items))

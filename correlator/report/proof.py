@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -32,6 +33,7 @@ _MORE_LINES = 6
 #: Heading and telling fields of an entry in the launcher's report of failed processes.
 _HEADING = re.compile(r"(?:\[[^\]]*\]:?\s*)*\[\d+\]:\s*|Root Cause.*|Failures:")
 _STATED = re.compile(r"(?:\[[^\]]*\]:\s*)?\s*(?:host|rank|exitcode|time)\s*:")
+_ENTRY_LINES = 7
 #: A JSON object longer than this is cut to its message.
 _JSON_WORTH = 300
 _MESSAGE = re.compile(r'"(message|msg|error|log)"\s*:\s*(?:\{\s*"message"\s*:\s*)?"((?:[^"\\]|\\.){8,2000})"')
@@ -89,7 +91,7 @@ def quoted_proofs(document: Document, neighbourhood: Neighbourhood | None) -> li
             continue
         why = "" if any(proof.why in text for text in told) else proof.why  # a reason is given once
         told.add(proof.why)
-        lines = [*(_first_lines(proof, neighbourhood) if number == 0 else _key_line(proof))]
+        lines = [*(_first_lines(proof, neighbourhood) if number == 0 else _key_line(proof, neighbourhood))]
         shown |= {f"{proof.file}:{line.number.strip()}" for line in lines}
         places = ", ".join(f"{other.file}:{other.line}" for other in others[:_PLACES_SHOWN])
         places += f" and {len(others) - _PLACES_SHOWN} more" if len(others) > _PLACES_SHOWN else ""
@@ -136,11 +138,13 @@ def _first_lines(proof: _Proof, neighbourhood: Neighbourhood | None) -> Iterator
         yield QuotedLine(f"{number:>{width}}", shown, key)
 
 
-def _key_line(proof: _Proof) -> Iterator[QuotedLine]:
+def _key_line(proof: _Proof, neighbourhood: Neighbourhood | None) -> Iterator[QuotedLine]:
     lines = proof.text.split("\n")
     if _HEADING.fullmatch(lines[0]):
         # Of a launcher's entry the heading tells nothing; what it states does.
-        stated = [line for line in lines[1:] if _STATED.match(line)]
+        raw = neighbourhood(proof.file, proof.line, 0, _ENTRY_LINES) if neighbourhood else lines
+        entry = takewhile(lambda line: not _HEADING.fullmatch(line.strip()), raw[1:])
+        stated = [line for line in entry if _STATED.match(line)]
         yield QuotedLine(
             str(proof.line), "; ".join(" ".join(s.split()) for s in stated) or _cut(lines[0], _KEY_LIMIT), True
         )

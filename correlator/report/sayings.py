@@ -223,4 +223,4 @@ def next_steps(document: Document) -> list[Action]:
 
 def _look(action: Action) -> str:
     title, _, why = action_words(action)
-    return f"{sentence(title)[:-1]}: {why}" if why else sentence(title)
+    return sentence(f"{sentence(title)[:-1]}: {why}") if why else sentence(title)
