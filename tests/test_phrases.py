@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,9 @@ from correlator import phrases
 from correlator.attribution import actions
 from correlator.attribution.actions import _filled, _on_node, kind_of
 from correlator.phrases import agree, named_ranks
+from correlator.pipeline import diagnose
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "cases"
 
 
 @pytest.mark.parametrize("module", [phrases, actions])
@@ -65,3 +69,14 @@ def test_a_local_command_goes_to_its_node_whole():
     assert _on_node("dmesg -T | grep -i xid", "gpu-a017") == "ssh gpu-a017 'dmesg -T | grep -i xid'"
     assert _on_node("dmesg -T", None) == "dmesg -T"
     assert _on_node("sacct -j 7", "gpu-a017") == "sacct -j 7"
+
+
+def test_a_reported_death_comes_before_the_cleaning_up_that_it_set_off():
+    found = diagnose(FIXTURES / "kill-02" / "logs")
+    graph, (first,) = found.graph, [n for n, d in found.graph.nodes(data=True) if d["role"] == "initiator"]
+    stopped = [n for n, d in graph.nodes(data=True) if d["event"] == "torchrun.signal_sent"]
+    assert stopped and all(graph.nodes[n]["time"] >= graph.nodes[first]["time"] for n in stopped)
+    assert [graph.edges[first, n]["rule"] for n in stopped] == ["launcher stopped the siblings"] * len(stopped)
+    assert found.initiator.time == graph.nodes[first]["time"]
+    assert "Rank 5 printed no error; its launcher reports exit code -9." in found.verdict.summary
+    assert found.job.started <= found.initiator.time <= found.job.ended
