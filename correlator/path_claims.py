@@ -53,8 +53,8 @@ _ROTATION = re.compile(r"(?<=\.(?:log|out|err|txt))\.\d{1,3}$")
 # What the file of an archive or a compressed log is called beside its own name: `run7.tar.gz!/rank0.log.gz`
 _ARCHIVE = re.compile(r"(?:\.(?:tar|tgz|tbz2?|txz|tzst|zip|gz|bz2|xz|zst|lz4))*!/")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4)$")
-# sosreport-<host>[-<label or case number>]-<date>-<seven random letters>
-_SOSREPORT = re.compile(r"(?:^|/)sosreport-([\w.-]+?)(?:-\d{5,})?-\d{4}-\d{2}-\d{2}-[a-z]{7}(?=[./]|$)")
+# sosreport-<host>[-<label>][-<case number>]-<date>-<seven random letters>[-obfuscated]
+_SOSREPORT = re.compile(r"(?:^|/)sosreport-([\w.-]+?)(-\d{5,})?-\d{4}-\d{2}-\d{2}-[a-z]{7}(?:-obfuscated)?(?=[./]|$)")
 # nvidia-bug-report-<node>-<date>-<time>.log (log collectors), nvidia-bug-report_<node>.log (gpu-operator)
 _BUG_REPORT = re.compile(r"(?:^|/)nvidia-bug-report[-_]([a-z0-9][\w.-]*?)(?:-\d{8}-\d{6})?\.log$")
 
@@ -87,7 +87,12 @@ def path_claims(name: str) -> PathClaims:
         rank = int(match[1])
     if match := _NCCL_FILE.search(name):
         node, pid = match[1], int(match[2])
-    if (match := _SOSREPORT.search(name)) or (match := _BUG_REPORT.search(name)):
+    if match := _SOSREPORT.search(name):
+        if match[2] is None:
+            node = match[1]
+        else:  # a case number, or the end of the node's name
+            tokens |= {match[1]: None, match[1] + match[2]: None}
+    elif match := _BUG_REPORT.search(name):
         node = match[1]
     if match := _SUBMITIT.search(name):
         task = int(match[1])

@@ -156,7 +156,7 @@ def _read_hydra(lines: Sequence[str]) -> list[Found]:
 def _received_signal(match: re.Match[str]) -> Mapping[str, object]:
     fields = named(match)
     fields["signal"] = match["number"] or signal_number(match["how"])
-    del fields["number"]
+    fields.pop("number", None)
     return fields
 
 

@@ -136,7 +136,7 @@ def test_one_after_the_other_in_one_compressed_file(tmp_path: Path, kind: str) -
 
 
 def test_a_sosreport(tmp_path: Path) -> None:
-    top = "sosreport-gpu-a017-0012345-2024-05-01-abcdefg"
+    top = "sosreport-gpu-a017-2024-05-01-abcdefg"
     members: dict[str, bytes | tarfile.TarInfo] = {
         f"{top}/var/log/messages": b"May  1 07:40:18 gpu-a017 kernel: BOOM\n",
         f"{top}/sos_commands/kernel/dmesg": b"[123456.789012] BOOM\n",

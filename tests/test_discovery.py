@@ -38,6 +38,12 @@ LINE = b"[rank0]: hello from a log\n"
         ("nccl.gpu-a017.example.net.4711.log", {"node": "gpu-a017.example.net", "pid": 4711}),
         ("llm-0_ml_pytorch-" + "0a" * 32 + ".log", {"node": "llm-0"}),
         ("pods/ml_llm-worker-0_5f1c0d0e/pytorch/2.log", {"node": "llm-worker-0", "attempt": 2}),
+        ("sosreport-gpu-a017-2024-05-01-abcdefg/var/log/messages", {"node": "gpu-a017"}),
+        ("sosreport-gpu-a017-2024-05-01-abcdefg-obfuscated.tar.xz!/a/dmesg", {"node": "gpu-a017"}),
+        ("sosreport-gpu-00117-2024-05-01-abcdefg/dmesg", {"node": None}),
+        ("nvidia-bug-report_gpu-a017.log.gz", {"node": "gpu-a017"}),
+        ("nvidia-bug-report.log.gz", {"node": None}),
+        ("logs.tar.gz!/node1/rank_7.log.zst", {"rank": 7}),
         ("llm-worker-1/pytorch/0.log", {"node": "llm-worker-1", "attempt": 0}),
         ("proc2.log", {"rank": 2}),
         ("40218853_0_log.err", {"task": 0, "stream": "stderr"}),
@@ -58,6 +64,8 @@ def test_everything_that_may_be_a_node_name_is_a_token() -> None:
     assert {"gpu-a017", "node_00_a100-17", "a100-17"} <= set(path_claims("gpu-a017/node_00_a100-17.log").tokens)
     assert "nvme.ip-10-0-0-7" in path_claims("nvme.ip-10-0-0-7.txt").tokens
     assert "ip-10-0-0-7" in path_claims("nvme.ip-10-0-0-7.txt.gz").tokens
+    assert {"gpu", "gpu-00117"} <= set(path_claims("sosreport-gpu-00117-2024-05-01-abcdefg/dmesg").tokens)
+    assert path_claims("run7.tar.zst!/gpu-a017/x.log").tokens == ("run7", "gpu-a017", "x")
 
 
 def write(folder: Path, *names: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import io
+import lzma
 import stat
 import struct
 import zipfile
@@ -67,7 +68,7 @@ def _take(archive: zipfile.ZipFile, member: zipfile.ZipInfo, unpacker: Unpacker)
                 unpacker.copy(member.filename, _time_of(member.date_time), _counting(stream.read, unpacker))
         except DamagedArchive:
             raise
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, ValueError) as error:
             unpacker.contents.problems.append(f"{member.filename}: {error}")
         except OSError as error:
             if error.errno is not None:

@@ -85,7 +85,10 @@ def find_parts(places: Sequence[Path | str]) -> list[Path]:
     """The parts that the places are: files, or folders that hold nothing else; empty when they are logs."""
     parts: list[Path] = []
     for place in map(Path, places):
-        candidates = sorted(place.iterdir()) if place.is_dir() else [place]
+        try:
+            candidates = sorted(place.iterdir()) if place.is_dir() else [place]
+        except OSError:
+            return []  # whoever looks for logs there says what is wrong
         candidates = [path for path in candidates if not path.name.startswith(".")]
         if not candidates or not all(path.suffix.lower() in _SUFFIXES and path.is_file() for path in candidates):
             return []
