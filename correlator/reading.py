@@ -28,8 +28,8 @@ _COMPRESSIONS = {
     b"\x04\x22\x4d\x18": "lz4",
 }
 
-#: More than this many times its size nothing is unpacked, once it is more than the least; and never more than the most.
-#: The NUL tail that a crashed node leaves shrinks a thousandfold, logs thirty times.
+#: More than this many times its size nothing is unpacked, once it is more than the least; and never more than the most
+#: is put on disk. The NUL tail that a crashed node leaves shrinks a thousandfold, logs thirty times.
 MAX_RATIO = 500
 LEAST_UNPACKED, MOST_UNPACKED = 256 << 20, 64 << 30
 
@@ -126,11 +126,16 @@ class Oversized(DamagedArchive):
 
 
 class Budget:
-    """How much one file may unpack to, all that is packed inside it together; ``stored`` is its size in bytes."""
+    """How much one file may unpack to, all that is packed inside it together; ``stored`` is its size in bytes.
 
-    def __init__(self, stored: int) -> None:
+    ``kept``: what comes out is written to disk, and not only looked at.
+    """
+
+    def __init__(self, stored: int, *, kept: bool = True) -> None:
         self.stored = stored
-        self.limit = min(MOST_UNPACKED, max(LEAST_UNPACKED, MAX_RATIO * stored))
+        self.limit = max(LEAST_UNPACKED, MAX_RATIO * stored)
+        if kept:
+            self.limit = min(self.limit, MOST_UNPACKED)
         self.spent = 0
 
     def spend(self, count: int) -> None:
@@ -244,7 +249,7 @@ def iter_unpacked(
                 yield from _blocks(stream, block, limit)
                 return
             if budget is None:
-                budget = Budget(path.stat().st_size)
+                budget = Budget(path.stat().st_size, kept=False)
             for piece in _blocks(stream, block, None):
                 budget.spend(len(piece))
                 yield piece

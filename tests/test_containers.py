@@ -301,6 +301,17 @@ def test_bombs_stop_at_the_limit(tmp_path: Path, spools: Path, monkeypatch: pyte
     assert {row["seq"] for row in rows(result)} >= ({0} if "sparse" in name else {0, 1})
 
 
+def test_only_what_is_put_on_disk_is_limited_in_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_UNPACKED", 100_000)
+    text = noise(3000) + b"BOOM\n"
+    put(tmp_path, gzip.compress(text), "a.log.gz")
+    put(tmp_path, gzip.compress(tar({"b.log": text})), "b.tar.gz")
+    result = read(tmp_path)
+    assert one(result)["file"] == "a.log.gz"
+    assert list(complaints(result)) == ["b.tar.gz"]
+    assert "the limit of 100,000 bytes" in complaints(result)["b.tar.gz"]
+
+
 def test_a_header_may_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tar_module, "_MAX_HEADER", 1 << 18)
     long_name = tar({"a" * (1 << 20): b"BOOM\n"})
