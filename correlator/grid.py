@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from correlator.records import Row
+from correlator.untrusted import is_rank, read_number
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 #: Names of the sizes in argument dumps, newest first.
@@ -90,7 +91,7 @@ class Grid:
                 stated = {a: row.attr(a) for a in ("tp", "pp", "cp", "dp")}
             elif row.event in ("megatron.arguments", "config.dump"):
                 stated = {
-                    axis: next((row.attr(n) for n in names if row.attr(n).isdigit()), "")
+                    axis: next((row.attr(n) for n in names if row.attr(n).isdecimal()), "")
                     for axis, names in _ARGUMENT_NAMES.items()
                 }
                 if row.attr("use_tp_pp_dp_mapping") == "True":
@@ -98,13 +99,16 @@ class Grid:
             else:
                 continue
             for axis, value in stated.items():
-                if value.isdigit() and int(value) > 0:
-                    sizes.setdefault(axis, int(value))
+                size = read_number(value)
+                if size and is_rank(size - 1):
+                    sizes.setdefault(axis, size)
         if not sizes or ("tp" not in sizes and "pp" not in sizes):
             return None
         model = sizes.get("tp", 1) * sizes.get("pp", 1) * sizes.get("cp", 1)
         if world_size and world_size % model == 0:
             sizes["dp"] = world_size // model
         elif world_size:
+            return None
+        if not is_rank(model * sizes.get("dp", 1) - 1):
             return None
         return cls(order=order, **sizes)

@@ -15,10 +15,12 @@ import re
 from collections.abc import Iterable
 from itertools import product
 
-#: A list that would expand to more than this is mistyped or torn: its parts stay literal or are left out.
-LIMIT = 1_000_000
+from correlator.untrusted import is_rank
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+#: A list that would expand to more than this is mistyped or torn: its parts stay literal or are left out.
+LIMIT = 200_000
+
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?")
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 
 
@@ -36,7 +38,7 @@ def expand_hostlist(text: str) -> list[str]:
 
 
 def expand_ranges(text: str) -> list[int]:
-    """All numbers of ``0-3,7``, in printed order, each once.
+    """All numbers of ``0-3,7`` that ranks can have, in printed order, each once.
 
     >>> expand_ranges("0-3,7")
     [0, 1, 2, 3, 7]
@@ -44,7 +46,8 @@ def expand_ranges(text: str) -> list[int]:
     numbers: dict[int, None] = {}
     for part in text.split(","):
         for item in _expand_range(part.strip()) or ():
-            numbers.setdefault(int(item))
+            if is_rank(int(item)):
+                numbers.setdefault(int(item))
     return list(numbers)
 
 
@@ -89,6 +92,8 @@ def _expand_part(part: str) -> list[str]:
             if expanded is None:
                 return [part]
             items += expanded
+            if len(items) > LIMIT:
+                return [part]
         total *= len(items)
         if not items or total > LIMIT:
             return [part]

@@ -29,6 +29,7 @@ from correlator.cascade.model import Facts
 from correlator.cascade.rules import find_initiators
 from correlator.clocks import align_clocks
 from correlator.ingest import Ingested, Shard, find_parts, ingest, read_parts
+from correlator.ingest.rows import cast
 from correlator.rawtext import RawLines
 from correlator.records import Row, read_rows
 from correlator.signatures import assign, by_id, load_signatures, own_patterns
@@ -173,7 +174,7 @@ def diagnose(
 def _filled_in(table: pa.Table, rows: list[Row]) -> pa.Table:
     """The table with what the later stages found: time, bound, node and rank with their bases."""
     for name in ("time", "time_bound_ns", "node", "node_basis", "rank", "rank_basis"):
-        values = [getattr(row, name) for row in rows]
+        values = [None if (value := getattr(row, name)) is None else cast(name, value) for row in rows]
         at = table.schema.get_field_index(name)
         field = table.schema.field(at)
         column = pa.array(values, pa.int64()).cast(field.type) if name == "time" else pa.array(values, field.type)

@@ -65,7 +65,12 @@ def parse_zone(name: str | None) -> tzinfo:
 
 @lru_cache(maxsize=4096)
 def _days(year: int, month: int, day: int) -> int | None:
-    """Days since 1970-01-01, or None for a date that does not exist."""
+    """Days since 1970-01-01, or None for a date that does not exist or that no job's clock shows.
+
+    Nanoseconds of years behind 2261 do not fit 64 bits, nor do differences of times some centuries apart.
+    """
+    if not 1970 <= year < 2200:
+        return None
     try:
         return datetime(year, month, day).toordinal() - 719_163
     except ValueError:

@@ -102,9 +102,12 @@ def read_yaml(lines: Sequence[str], stop: Iterable[str] = ()) -> tuple[dict[str,
     return found, last
 
 
+_RANKS = ("rank", "local_rank")
+
+
 def as_fields(settings: dict[str, str]) -> dict[str, object]:
     """Settings as fields of an event; those named as a column get the prefix ``arg_``, ranks excepted."""
     return {
-        (name if name not in COLUMNS or (name in ("rank", "local_rank") and value.isdigit()) else f"arg_{name}"): value
+        (name if name not in COLUMNS or (name in _RANKS and value.isdecimal()) else f"arg_{name}"): value
         for name, value in settings.items()
     }

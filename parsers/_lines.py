@@ -26,7 +26,7 @@ _CLOCK = re.compile(r"(?:(?P<days>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\
 def signal_number(text: str) -> int | None:
     """The number of a signal written as ``SIGTERM``, ``Signals.SIGTERM``, ``15`` or ``Terminated``; None if unknown."""
     text = text.strip().removeprefix("Signals.").rstrip(".")
-    if text.lstrip("-").isdigit():
+    if text.lstrip("-").isdecimal():
         return abs(int(text))
     return _SIGNALS.get(text) or _SIGNALS.get(text.lower())
 

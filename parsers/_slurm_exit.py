@@ -31,7 +31,7 @@ def _task_exit(match: re.Match[str]) -> Mapping[str, object]:
         fields["core_dumped"] = "true"
     if not re.search(r"[,\[]", match["nodes"]):
         fields["node"] = fields.pop("nodes")
-    if match["tasks"].isdigit():
+    if match["tasks"].isdecimal():
         fields["task"] = match["tasks"]
     return fields
 

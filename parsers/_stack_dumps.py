@@ -71,7 +71,7 @@ def _threads(lines: Sequence[str], start: int) -> tuple[list[_Thread], int]:
         if thread := _THREAD.match(text):
             threads.append(_Thread(bool(thread["current"]), thread["name"] or ""))
         elif (frame := _FRAME.match(text)) and threads:
-            number = int(frame["line"]) if frame["line"].isdigit() else 0
+            number = int(frame["line"]) if frame["line"].isdecimal() else 0
             threads[-1].frames.append(Frame(frame["func"], frame["file"], number))
         elif _EXTENSIONS.match(text):
             last = position

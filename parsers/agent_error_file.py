@@ -8,19 +8,16 @@ clock). Other parsers refuse this line, although it quotes the texts they look f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from correlator.events import BODY_LIMIT, Found, Parser, Pattern
+from correlator.untrusted import read_json, read_number
 from parsers._exceptions import MESSAGE_LIMIT, exception_fields
 from parsers._tracebacks import read_stacks
 
 
 def _parse_error_file(lines: Sequence[str]) -> list[Found]:
-    try:
-        content = json.loads(lines[0])
-    except ValueError:
-        return []
+    content = read_json(lines[0])
     message = content.get("message") if isinstance(content, dict) else None
     extra = message.get("extraInfo", {}) if isinstance(message, dict) else {}
     text = message.get("message", "") if isinstance(message, dict) else message
@@ -32,8 +29,9 @@ def _parse_error_file(lines: Sequence[str]) -> list[Found]:
     if chains:
         fields |= exception_fields(chains[0])
     stamp = extra.get("timestamp", content.get("timestamp"))
-    if str(stamp).isdigit():
-        fields |= {"timestamp": int(str(stamp)) * 1_000_000_000, "timestamp_resolution_ns": 1_000_000_000}
+    seconds = read_number(str(stamp))
+    if seconds is not None:
+        fields |= {"timestamp": seconds * 1_000_000_000, "timestamp_resolution_ns": 1_000_000_000}
     return [Found(0, 0, fields, body=text[:BODY_LIMIT])]
 
 

@@ -9,12 +9,11 @@ program.
 
 from __future__ import annotations
 
-import json
 import re
-from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 
 from correlator.events import Found, Parser, Pattern
+from correlator.untrusted import read_json, read_literal
 from parsers._dumps import as_fields, read_dotted, read_yaml
 
 #: torchtitan's names, under the names of Megatron's dump.
@@ -47,7 +46,7 @@ def _deepspeed(lines: Sequence[str]) -> list[Found]:
 
 def _composer(lines: Sequence[str]) -> list[Found]:
     settings, last = read_yaml(("", *lines), stop=("------",))
-    if all(settings.get(name, "").isdigit() for name in ("num_nodes", "num_gpus_per_node")):
+    if all(settings.get(name, "").isdecimal() for name in ("num_nodes", "num_gpus_per_node")):
         settings["world_size"] = str(int(settings["num_nodes"]) * int(settings["num_gpus_per_node"]))
     return _found("Composer", settings, lines[0], max(last - 1, 0))
 
@@ -95,9 +94,8 @@ def _titan(lines: Sequence[str]) -> list[Found]:
     while text.count("{") > text.count("}") and last + 1 < len(lines):
         last += 1
         text += "\n" + lines[last]
-    try:
-        tree = literal_eval(text) if "'" in text and '"' not in text else json.loads(text)
-    except (ValueError, SyntaxError):
+    tree = read_literal(text) if "'" in text and '"' not in text else read_json(text)
+    if tree is None:
         return []
     settings: dict[str, str] = {}
     for name, value in _flat(tree if isinstance(tree, dict) else {}):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "errors events diagnosis hostlist phrases",
+        "errors events diagnosis hostlist phrases untrusted",
         "plugins signatures",
         "containers discovery path_claims reading rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints",
         "cascade",
@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 HEAVY = {"dateparser", "hyperscan", "networkx", "numpy", "polars", "pyarrow", "rich"}
-PARSERS_MAY_SEE = {"correlator.errors", "correlator.events"}
+PARSERS_MAY_SEE = {"correlator.errors", "correlator.events", "correlator.untrusted"}
 
 
 def modules_under(root: Path, *packages: str) -> dict[str, ast.Module]:

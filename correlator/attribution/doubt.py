@@ -94,7 +94,7 @@ def nan_step(facts: Facts) -> int | None:
 
 
 def _is_nan(row: Row) -> bool:
-    if row.attr("nan").isdigit() and int(row.attr("nan")) > 0:
+    if row.attr("nan").isdecimal() and int(row.attr("nan")) > 0:
         return True
     try:
         return not math.isfinite(float(row.attr("loss") or 0))

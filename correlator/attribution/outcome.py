@@ -47,7 +47,7 @@ def completions(facts: Facts) -> list[Row]:
         total = row.attr("total")
         if (
             row.step is not None
-            and total.isdigit()
+            and total.isdecimal()
             and row.step >= int(total) > 1
             and row.event == "megatron.iteration"
         ):

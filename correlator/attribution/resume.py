@@ -207,4 +207,4 @@ def _save_interval(facts: Facts) -> int | None:
         for r in facts.events("megatron.arguments", "config.dump")
         for name in ("save_interval", "save_steps")
     ]
-    return next((int(v) for v in stated if v.isdigit() and int(v) > 0), None)
+    return next((int(v) for v in stated if v.isdecimal() and int(v) > 0), None)

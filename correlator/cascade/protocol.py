@@ -45,7 +45,7 @@ def mismatched_collective(facts: Facts) -> Iterator[Finding]:
         group = _group_of_printer(facts, row, groups)
         for side in ("a", "b"):
             number = row.attr(f"rank_{side}")
-            if number.isdigit() and int(number) < len(group):
+            if number.isdecimal() and int(number) < len(group):
                 prints[group[int(number)]] = row.attr(f"fingerprint_{side}")
     odd = _minority(prints)
     what = "Ranks of one process group ran different collectives"
@@ -72,7 +72,7 @@ def mismatched_collective(facts: Facts) -> Iterator[Finding]:
 def _group_of_printer(facts: Facts, row: Row, groups: dict[tuple[str, ...], set[int]]) -> list[int]:
     """The members of the group in which a fingerprint report numbers its ranks."""
     grid = facts.topology.grid
-    largest = max((int(row.attr(f"rank_{s}")) for s in "ab" if row.attr(f"rank_{s}").isdigit()), default=0)
+    largest = max((int(row.attr(f"rank_{s}")) for s in "ab" if row.attr(f"rank_{s}").isdecimal()), default=0)
     if row.rank is not None and grid is not None:
         fitting = [g for axes in (("dp",), ("tp",), ("pp",)) if len(g := grid.group(row.rank, axes)) > largest]
         pair = tuple(sorted((row.attr("fingerprint_a"), row.attr("fingerprint_b"))))

@@ -86,7 +86,7 @@ def mpi(text: str, p: Peeled, ctx: FileContext) -> str | None:
     p.stream = "stdout" if match[5] == "stdout" else "stderr"
     rest = text[match.end() :]
     # Open MPI 5 adds a space of its own; version 4, whose job is a bare number, does not.
-    return rest[1:] if rest.startswith(" ") and not match[1].isdigit() else rest
+    return rest[1:] if rest.startswith(" ") and not match[1].isdecimal() else rest
 
 
 _TEE = re.compile(r"\[([A-Za-z_]+?)(\d{1,5})\]:")
@@ -160,11 +160,11 @@ def actor(text: str, p: Peeled, ctx: FileContext) -> str | None:
         return None
     pairs = dict(_PAIR.findall(match[2]))
     p.identity.append(text[1 : match.end()].rstrip(" )"))
-    if pairs.get("pid", "").isdigit():
+    if pairs.get("pid", "").isdecimal():
         p.pid = int(pairs["pid"])
     if pairs.get("ip"):
         p.node = pairs["ip"]
-    if pairs.get("rank", "").isdigit():
+    if pairs.get("rank", "").isdecimal():
         p.claim_rank(int(pairs["rank"]))
     return text[match.end() :]
 

@@ -119,7 +119,7 @@ def _piece(field: str | None, part: str) -> str:
         return r"(?P<fraction>\d+)"
     if field is not None:
         return rf"(?P<{field}>\d{{{1 if len(part) <= 2 else len(part)},{max(len(part), 2)}}})"
-    return r"\d+" if part.isdigit() else r"[^\W\d_]+"
+    return r"\d+" if part.isdecimal() else r"[^\W\d_]+"
 
 
 def _assign(runs: Sequence[Sequence[str]], answers: Sequence[datetime]) -> list[str | None] | None:
@@ -127,7 +127,7 @@ def _assign(runs: Sequence[Sequence[str]], answers: Sequence[datetime]) -> list[
     fields: list[str | None] = []
     for position in range(len(runs[0])):
         column = [run[position] for run in runs]
-        if not column[0].isdigit():
+        if not column[0].isdecimal():
             fields.append(_word(column, answers))
             continue
         options = [

@@ -105,7 +105,7 @@ def c10(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 def glog(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """glog, and torch's Python logger from 2.3 on, which has the same shape."""
-    match = _GLOG.match(text) if text[1:5].isdigit() else None
+    match = _GLOG.match(text) if text[1:5].isdecimal() else None
     if not match:
         return None
     p.severity, p.logger, p.headed = _LETTERS[match[1]], match[8], True
@@ -200,10 +200,10 @@ def bare_stamp(text: str, p: Peeled, ctx: FileContext) -> str | None:
     rest = text[stamp.end :]
     if rest and rest[0] not in " \t|:-<[,]":
         return None
-    if stamp.resolution_ns == SECOND and stamp.dated and text[:10].isdigit() and not rest.startswith(" "):
+    if stamp.resolution_ns == SECOND and stamp.dated and text[:10].isdecimal() and not rest.startswith(" "):
         return None  # a bare number of ten digits is an epoch only in front of a syslog host
-    letters = not text[0].isdigit()
-    if "." in text[:12] and text[:10].isdigit():  # journalctl short-unix
+    letters = not text[0].isdecimal()
+    if "." in text[:12] and text[:10].isdecimal():  # journalctl short-unix
         tail = _syslog_tail(rest, p, strict=True)
         if tail is None:
             return None

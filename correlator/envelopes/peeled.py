@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from correlator.envelopes.layouts import Layout
 from correlator.events import Severity
-from correlator.timestamps import SECOND, Clock, Stamp
+from correlator.timestamps import DAY, SECOND, Clock, Stamp
+from correlator.untrusted import is_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,9 @@ class FileContext:
     layout: Layout | None = None
 
 
-_UPTIME = re.compile(r"\[ *(\d+)\.(\d{6})(?: <[ \d.]+>)?\] ?")
+#: More equal lines than this one line cannot stand for.
+_MOST_REPEATS = 1_000_000_000
+_UPTIME = re.compile(r"\[ *(\d{1,10})\.(\d{6})(?: <[ \d.]+>)?\] ?")
 
 
 @dataclass(slots=True)
@@ -83,6 +86,8 @@ class Peeled:
         """Take a stamp; a printed one outranks the collector's, and an inner one the outer one."""
         if basis == "transport" and self.timestamp_basis == "printed":
             return
+        if not 0 <= stamp.ns + DAY < 1 << 63:
+            return  # a number that is no time
         if self.timestamp_basis == "printed" and self.dated and not stamp.dated and stamp.resolution_ns == SECOND:
             return  # a finer, dated stamp is already there: an external stamper in front of a whole-second head
         self.timestamp_ns, self.resolution_ns, self.timestamp_basis = stamp.ns, stamp.resolution_ns, basis
@@ -90,7 +95,20 @@ class Peeled:
 
     def claim_rank(self, rank: int) -> None:
         """Take a global rank that an envelope states."""
-        self.rank, self.rank_basis = rank, "envelope"
+        if is_rank(rank):
+            self.rank, self.rank_basis = rank, "envelope"
+
+    def drop_impossible(self) -> None:
+        """Forget numbers that no process, rank or task can have."""
+        if self.local_rank is not None and not is_rank(self.local_rank):
+            self.local_rank = None
+        if self.task is not None and not is_rank(self.task):
+            self.task = None
+        if self.inner_rank is not None and not is_rank(self.inner_rank):
+            self.inner_rank = None
+        if self.pid is not None and self.pid >= 1 << 32:
+            self.pid = None
+        self.repeats = min(self.repeats, _MOST_REPEATS)
 
     def claim_node(self, name: str) -> None:
         """Take a node name that tells writers apart."""

@@ -5,13 +5,13 @@ Their stamps say when a line was collected (``transport``), save where the recor
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from correlator.envelopes.heads import severity_of
 from correlator.envelopes.peeled import FileContext, Peeled
 from correlator.timestamps import Stamp, match_stamp
+from correlator.untrusted import read_json, read_number, shorten_numbers
 
 # 2024-05-01T05:40:18.123456789Z stderr F text
 _CRI = re.compile(r"(?=\d{4}-\d\d-\d\dT)(\S+) (stdout|stderr) ([FP])(?: |$)")
@@ -40,8 +40,8 @@ def angle(text: str, p: Peeled, ctx: FileContext) -> str | None:
             p.stamp(stamp)
         p.claim_node(match[2])
         p.logger, p.headed = match[3], True
-        if match[4].isdigit():
-            p.pid = int(match[4])
+        if (pid := read_number(match[4])) is not None:
+            p.pid = pid
         return p.take_uptime(text[match.end() :])
     if match := _XML.match(text):
         p.stream = match[1]
@@ -57,10 +57,7 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """Docker json-file, journald JSON, Fluent Bit, Loki export, structured loggers: one object a line."""
     if not text.startswith('{"'):
         return None
-    try:
-        record = json.loads(text)
-    except ValueError:
-        return None
+    record = read_json(text)
     if not isinstance(record, dict):
         return None
     inner = _record_text(record)
@@ -68,8 +65,8 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
         return None
     basis = "printed" if "__REALTIME_TIMESTAMP" in record or "level" in record or "levelname" in record else "transport"
     for name in ("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP"):
-        if str(record.get(name, "")).isdigit():
-            p.stamp(Stamp(int(record[name]) * 1000, 0, 1000, True), basis)
+        if (micros := read_number(str(record.get(name, "")))) is not None:
+            p.stamp(Stamp(micros * 1000, 0, 1000, True), basis)
     for name in ("time", "@timestamp", "timestamp", "ts", "date", "asctime"):
         value = record.get(name)
         if isinstance(value, int | float) and 1e9 < value < 4e9:
@@ -83,7 +80,7 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
         inner = inner[:-1]
     elif "log" in record and "time" in record and "stream" in record:
         p.partial = True
-    return inner.removesuffix("\r")
+    return shorten_numbers(inner.removesuffix("\r"))  # which escapes may have hidden from the line's own check
 
 
 def _record_text(record: dict[str, Any]) -> str | None:
@@ -93,10 +90,15 @@ def _record_text(record: dict[str, Any]) -> str | None:
             return value
         if name == "MESSAGE" and isinstance(value, list):  # not clean text: an array of byte values
             return bytes(b for b in value if isinstance(b, int) and 0 <= b < 256).decode(errors="replace")
+    values = _stream_values(record)
+    return "\n".join(str(value[1]) for value in values) if values and isinstance(record.get("stream"), dict) else None
+
+
+def _stream_values(record: dict[str, Any]) -> list[list[Any]]:
+    """Pairs of time and line, as Loki exports them; empty for a record of another form."""
     values = record.get("values")
-    if isinstance(values, list) and isinstance(record.get("stream"), dict) and values and len(values[0]) == 2:
-        return "\n".join(str(v[1]) for v in values)
-    return None
+    fine = isinstance(values, list) and all(isinstance(value, list) and len(value) == 2 for value in values)
+    return values if fine and values else []
 
 
 def _record_identity(record: dict[str, Any], p: Peeled) -> None:
@@ -107,9 +109,9 @@ def _record_identity(record: dict[str, Any], p: Peeled) -> None:
         labels = {**kubernetes, "nodeName": kubernetes.get("host")}
     elif isinstance(stream, dict):
         labels = {**stream}
-        first = record["values"][0][0]
-        if str(first).isdigit():
-            p.stamp(Stamp(int(first), 0, 1, True), "transport")
+        for first in _stream_values(record)[:1]:
+            if (nanos := read_number(str(first[0]))) is not None:
+                p.stamp(Stamp(nanos, 0, 1, True), "transport")
     for name in ("pod_name", "podName", "pod"):
         if isinstance(labels.get(name), str):
             p.pod = labels[name]
@@ -128,8 +130,8 @@ def _record_identity(record: dict[str, Any], p: Peeled) -> None:
     if "_HOSTNAME" in record:
         p.headed = True
         p.logger = record.get("SYSLOG_IDENTIFIER") if isinstance(record.get("SYSLOG_IDENTIFIER"), str) else None
-        if str(record.get("_PID", "")).isdigit():
-            p.pid = int(record["_PID"])
+        if (pid := read_number(str(record.get("_PID", "")))) is not None:
+            p.pid = pid
     level = record.get("level", record.get("levelname"))
     if isinstance(level, str):
         p.severity = severity_of(level)

@@ -6,6 +6,7 @@ with ``_`` are for the merge only and never reach the table.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,12 +14,15 @@ from typing import Any
 import pyarrow as pa
 
 from correlator.events import BODY_LIMIT, SCHEMA
+from correlator.untrusted import is_rank
 
 Row = dict[str, Any]
 
 _INTEGERS = {f.name: 31 if f.type == pa.int32() else 63 for f in SCHEMA if f.type in (pa.int32(), pa.int64())}
 _TIMES = frozenset(f.name for f in SCHEMA if pa.types.is_timestamp(f.type))
 _STRINGS = frozenset(f.name for f in SCHEMA if f.type == pa.string())
+#: Numbers of ranks and of what launchers number like them.
+_RANKS = frozenset({"rank", "local_rank", "group_rank", "task"})
 #: Columns that the reader sets; captures of these names become attributes.
 _RESERVED = frozenset({"file", "line", "byte_offset", "byte_length", "writer", "time", "time_bound_ns", "signature"})
 
@@ -34,12 +38,12 @@ def cast(name: str, value: object) -> object | None:
                     number = float(value)
                 except ValueError:
                     return None
-                if number != number or number in (float("inf"), float("-inf")):
-                    return None
-                value = int(number)
+                value = number
         if isinstance(value, float):
+            if not math.isfinite(value):
+                return None
             value = int(value)
-        if not isinstance(value, int):
+        if not isinstance(value, int) or (name in _RANKS and not is_rank(value)):
             return None
         return value if abs(value) < 1 << _INTEGERS.get(name, 63) else None
     return str(value)

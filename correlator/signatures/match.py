@@ -72,7 +72,7 @@ def _known(name: str, fact: _Fact) -> str | None:
     if name not in _DERIVED:
         return fact(name)
     more, less = (fact(source) for source in _DERIVED[name])
-    if more is None or less is None or not (more.isdigit() and less.isdigit()):
+    if more is None or less is None or not (more.isdecimal() and less.isdecimal()):
         return None
     return "true" if int(more) > int(less) else "false"
 

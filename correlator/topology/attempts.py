@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from correlator.records import Row
+from correlator.untrusted import read_number
 
 
 def number_attempts(rows: Sequence[Row]) -> None:
@@ -19,8 +20,9 @@ def number_attempts(rows: Sequence[Row]) -> None:
     marks = [r for r in rows if r.event in ("torchrun.restart", "torchrun.rendezvous_complete")]
     for row in sorted(marks, key=lambda r: (r.file, r.byte_offset)):
         before = begins[row.file][-1][1] if begins[row.file] else 0
-        stated = row.attr("restart_count")
-        number = int(stated) if stated.isdigit() else before + (row.event == "torchrun.restart")
+        number = read_number(row.attr("restart_count"))
+        if number is None:
+            number = before + (row.event == "torchrun.restart")
         if number > before:
             begins[row.file].append((row.byte_offset, number))
     for row in rows:

@@ -18,6 +18,11 @@ def short_name(host: str) -> str:
     return host if re.fullmatch(r"[\d.]+|[\da-fA-F:]*:[\da-fA-F:.]*", host) else host.split(".")[0]
 
 
+def is_name(host: str) -> bool:
+    """Whether a host can have this name: commands are built from names, and ``--help`` or ``..`` would be obeyed."""
+    return len(host) <= 253 and re.fullmatch(r"(?:[A-Za-z0-9]|::)[\w.:-]*", host, re.ASCII) is not None
+
+
 @dataclass(slots=True)
 class Rank:
     """One global rank of the roster. ``collected``: some writer of the logs is this rank or its node's launcher."""

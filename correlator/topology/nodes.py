@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import FileSummary, Ingested, Writer
 from correlator.records import Row
-from correlator.topology.model import LOCAL_NAMES, Topology, short_name
+from correlator.topology.model import LOCAL_NAMES, Topology, is_name, short_name
 
 #: Emitters whose lines state the host of the process that wrote them (others, like srun, speak about other hosts).
 _OWN_HOST_EVENTS = ("torchrun.report_entry", "nccl.", "megatron.nan", "nvrx.", "kernel.")
@@ -30,7 +30,7 @@ def fold_node_names(writers: Iterable[Writer], rows: Iterable[Row]) -> None:
     for thing in things:
         if thing.node:
             name = short_name(thing.node)
-            thing.node = None if name.lower() in LOCAL_NAMES else name
+            thing.node = name if is_name(name) and name.lower() not in LOCAL_NAMES else None
 
 
 def _states_own_host(row: Row) -> bool:
@@ -73,7 +73,7 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
         if w.pod or (w.task is not None and w.task != numbered[w.file]) or (w.node and w.node_basis == "envelope")
     }
     for writer in ingested.writers:
-        writer.node = writer.node or (short_name(writer.pod) if writer.pod else None)
+        writer.node = writer.node or (short_name(writer.pod) if writer.pod and is_name(writer.pod) else None)
         hosts = {writer.node} if writer.node else own_hosts.get(writer.key, set())
         if len(hosts) == 1:
             writer.node = next(iter(hosts))
@@ -119,8 +119,9 @@ def _hosts_named(row: Row) -> list[str]:
     """Hosts that a line names as members of the job (host lists, launcher maps, task exits)."""
     text = row.attr("nodes") if row.event.startswith(("slurm.", "deepspeed.")) else ""
     if row.event == "deepspeed.world":
-        return [h for h in re.findall(r"'([\w.-]+)': ?\[", row.attr("mapping")) if h.lower() not in LOCAL_NAMES]
-    return [short_name(h) for h in expand_hostlist(text)] if text else []
+        found = re.findall(r"'([\w.-]+)': ?\[", row.attr("mapping"))
+        return [h for h in found if h.lower() not in LOCAL_NAMES and is_name(h)]
+    return [name for h in expand_hostlist(text) if is_name(name := short_name(h))] if text else []
 
 
 def _nodes_from_paths(
@@ -131,7 +132,7 @@ def _nodes_from_paths(
     found: dict[str, str] = {}
     rest: list[tuple[str, list[tuple[tuple[int, int], str]]]] = []
     for summary in files:
-        if summary.claims.node:
+        if summary.claims.node and is_name(short_name(summary.claims.node)):
             found[summary.name] = short_name(summary.claims.node)
             continue
         parts = _parts(summary.claims.tokens)

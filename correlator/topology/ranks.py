@@ -10,6 +10,7 @@ from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import FileSummary, Writer
 from correlator.records import Row
 from correlator.topology.model import LOCAL_NAMES, Rank, Topology, short_name
+from correlator.untrusted import is_rank, read_number
 
 #: Launcher lines that name a worker by its pid.
 _ABOUT_A_WORKER = frozenset(
@@ -153,6 +154,16 @@ def _is_default_group(row: Row) -> bool:
     return row.process_group in (None, "", "0", "default_pg") or row.attr("pg_desc") == "default_pg"
 
 
+def _plain(text: str) -> list[int]:
+    """The number that the text is, if a rank can have it."""
+    return _ranks_in(text) if text.isdecimal() else []
+
+
+def _ranks_in(text: str) -> list[int]:
+    """The numbers in a text that ranks can have."""
+    return [n for found in re.findall(r"[0-9]+", text) if (n := read_number(found)) is not None and is_rank(n)]
+
+
 def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
     """Base rank of every node (global minus local rank) and processes per node."""
     votes: dict[str, Counter[int]] = defaultdict(Counter)
@@ -165,14 +176,14 @@ def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]
                 votes[thing.node][thing.rank - thing.local_rank] += 1
     for row in rows:
         if row.event == "torchrun.rendezvous_complete" and row.node:
-            ranks = [int(x) for x in re.findall(r"\d+", row.attr("global_ranks"))]
-            local = [int(x) for x in re.findall(r"\d+", row.attr("local_ranks"))]
+            ranks = _ranks_in(row.attr("global_ranks"))
+            local = _ranks_in(row.attr("local_ranks"))
             if ranks:
                 votes[row.node][min(ranks) - (min(local) if local else 0)] += 3
                 locals_seen.update(local)
         if row.event == "deepspeed.world":
             for host, listed in re.findall(r"'([\w.-]+)': ?\[([\d, ]*)\]", row.attr("mapping")):
-                ranks = [int(x) for x in re.findall(r"\d+", listed)]
+                ranks = _ranks_in(listed)
                 if ranks and "global_rank" in row.body and host.lower() not in LOCAL_NAMES:
                     votes[short_name(host)][min(ranks)] += 3
                     locals_seen.update(range(len(ranks)))
@@ -184,7 +195,7 @@ def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]
             top.contradictions.append(f"{node}: first global rank {base}, but also {others[0][0]} is stated")
     if locals_seen:
         top.nproc_per_node = max(locals_seen) + 1
-    stated = [int(v) for r in rows for v in (r.attr("nproc_per_node"), r.attr("num_local_procs")) if v.isdigit()]
+    stated = [n for r in rows for a in ("nproc_per_node", "num_local_procs") for n in _plain(r.attr(a))]
     if stated:
         top.nproc_per_node = max(stated[0], top.nproc_per_node or 0)
     hosts = _host_list(rows)
@@ -201,8 +212,9 @@ def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
         return
     for row in rows:
         number = row.attr("node_rank") or row.attr("NODE_RANK") or row.attr("SLURM_NODEID") or row.attr("GROUP_RANK")
-        if row.node and number.isdigit():
-            top.base_of_node.setdefault(row.node, int(number) * per_node)
+        base = (read_number(number) or 0) * per_node
+        if row.node and number.isdecimal() and is_rank(base):
+            top.base_of_node.setdefault(row.node, base)
     hosts = _host_list(rows)
     if all(top.base_of_node.get(h, i * per_node) == i * per_node for i, h in enumerate(hosts)):
         for i, host in enumerate(hosts):
@@ -230,8 +242,8 @@ def ranks_by_own_words(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
     for row in rows:
         if row.rank is not None:
             (stated if row.event in _OWN_RANK_EVENTS else spoken)[row.file].add(row.rank)
-        if row.event == "slurm.env" and row.attr("RANK").isdigit() and processes_are_pods:
-            stated[row.file].add(int(row.attr("RANK")))
+        if row.event == "slurm.env" and processes_are_pods:
+            stated[row.file].update(_plain(row.attr("RANK")))
     labelled = {w.file for w in writers if w.task is not None or w.local_rank is not None}
     for writer in writers:
         own = stated.get(writer.file, set())

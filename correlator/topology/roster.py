@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from correlator.hostlist import expand_ranges
 from correlator.ingest import FileSummary, Writer
 from correlator.records import Row
-from correlator.topology.model import Rank, Topology
+from correlator.topology.model import Rank, Topology, is_name
+from correlator.untrusted import is_rank, read_number
 
 #: Events that state a rank with its process id.
 _PROCESS_EVENTS = ("ray.worker_rank", "vllm.parallel_rank", "slurm.process")
@@ -20,7 +21,8 @@ _OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
 
 def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
     """Fills the maps from processes and devices to ranks."""
-    largest = max((int(r.attr("nranks") or 0) for r in rows if r.event == "nccl.init"), default=0)
+    sizes = [read_number(r.attr("nranks")) or 0 for r in rows if r.event == "nccl.init"]
+    largest = max((size for size in sizes if is_rank(size - 1)), default=0)
     _pids_in_spawn_order(top, rows)
     for row in rows:
         rank = row.rank
@@ -36,8 +38,9 @@ def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
                 rank = base + row.local_rank if base is not None else None
                 row.rank, row.rank_basis = rank, "node and local rank"
         elif row.event == "nccl.init":
-            if row.attr("nranks") == str(largest) and row.attr("comm_rank").isdigit():
-                rank = row.rank = int(row.attr("comm_rank"))
+            number = read_number(row.attr("comm_rank"))
+            if row.attr("nranks") == str(largest) and number is not None and number < largest:
+                rank = row.rank = number
                 row.rank_basis = "NCCL world communicator"
             if rank is not None and row.pci_bus_id:
                 known = top.ranks.setdefault(rank, Rank(rank))
@@ -85,19 +88,23 @@ def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
     sources: list[tuple[int, str, int]] = []
     for row in rows:
         for name, trust in (("world_size", 0), ("dist_world_size", 0), ("total", 9), ("WORLD_SIZE", 4), ("nranks", 3)):
-            value = row.attr(name)
-            if value.isdigit() and int(value) > 0:
+            value = read_number(row.attr(name))
+            if value:
                 if name == "total" and row.event != "lightning.init":
                     continue
                 if name == "world_size" and row.event in ("c10d.store_timeout", "c10d.clients_missing"):
                     continue
-                sources.append((1 if name == "total" else trust, f"{row.event} {name}", int(value)))
+                sources.append((1 if name == "total" else trust, f"{row.event} {name}", value))
+    for size in sorted({v for _, _, v in sources if not is_rank(v - 1)}):
+        top.contradictions.append(f"world size {size} is stated, which no job has")
+    sources = [source for source in sources if is_rank(source[2] - 1)]
     if sources:
         trust = min(t for t, _, _ in sources)
         top.world_size, top.world_size_basis = max((v, b) for t, b, v in sources if t == trust)
     seen = {r.rank for r in rows if r.rank is not None} | set(top.ranks)
     seen |= {n for r in rows for n in expand_ranges(r.attr("missing_ranks"))}
     seen |= {n for r in rows if r.event.startswith("jax.") for n in expand_ranges(r.attr("tasks"))}
+    seen = set(filter(is_rank, seen))
     if seen and (top.world_size is None or max(seen) >= top.world_size):
         if top.world_size is not None and top.world_size_basis != "":
             top.contradictions.append(f"world size {top.world_size} is stated, but rank {max(seen)} speaks")
@@ -121,7 +128,7 @@ def _equal_blocks(top: Topology) -> None:
 
 def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
     """Completes the roster: every rank up to the world size, its node, and its last sign of life."""
-    for number in range(min(top.world_size or 0, 1 << 20)):
+    for number in range(top.world_size or 0):
         top.ranks.setdefault(number, Rank(number))
     _equal_blocks(top)
     node_by_base = {base: node for node, base in top.base_of_node.items()}
@@ -168,7 +175,7 @@ def _has_other_nodes(top: Topology, rows: Sequence[Row]) -> bool:
     lines about the ends of single tasks name the node.
     """
     counts = [r.attr(name) for r in rows for name in _NODE_COUNTS]
-    if top.base_of_node.get(top.nodes[0], 0) or any(c.isdigit() and int(c) > 1 for c in counts):
+    if top.base_of_node.get(top.nodes[0], 0) or any(c.isdecimal() and int(c) > 1 for c in counts):
         return True
     about = [r for r in rows if r.node == top.nodes[0]]
     return bool(about) and all(r.event == "slurm.task_exit" or r.node_basis == "label" for r in about)
@@ -215,7 +222,7 @@ def join_rows(top: Topology, rows: Sequence[Row]) -> None:
         if row.event.startswith("k8s.") and row.rank is None:
             kind, _, name = (row.attr("object") or f"pod/{row.attr('pod')}").rpartition("/")
             named = top.node_named(name)
-            if kind == "pod" and name:
+            if kind == "pod" and is_name(name):
                 # A pod that never ran has no log of its own and is named all the same.
                 row.node, row.node_basis = named or name, "pod name"
                 ranks = top.ranks_on(named or name)

@@ -1,0 +1,58 @@
+"""What log text may do to numbers and to JSON: nothing.
+
+A log can hold a rank of ten digits, a number of ten thousand, or JSON nested a hundred thousand deep. Python answers
+such text with ValueError, OverflowError or RecursionError, and a table with worse. Here it becomes "not stated".
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+#: No job has more ranks; a larger number is something else's.
+MOST_RANKS = 131_072
+#: Digits kept of one number: far more than any column holds, fewer than ``float`` (308) and ``int`` (4300) can read.
+MOST_DIGITS = 200
+#: Longest text that is read as a Python value, and most brackets in it: Python's own reader may exhaust the C stack.
+_LITERAL_LIMIT, _BRACKET_LIMIT = 1 << 16, 2000
+
+_LONG_NUMBER = re.compile(rf"(\d{{{MOST_DIGITS}}})\d+")
+
+
+def shorten_numbers(text: str) -> str:
+    """The text with every number cut to MOST_DIGITS digits, so that ``int`` and ``float`` can read each of them.
+
+    >>> shorten_numbers("7 " + "9" * 5000) == "7 " + "9" * 200
+    True
+    """
+    return _LONG_NUMBER.sub(r"\1", text) if len(text) > MOST_DIGITS else text
+
+
+def is_rank(number: int) -> bool:
+    """Whether a job can have a rank, a local rank or a task of this number."""
+    return 0 <= number < MOST_RANKS
+
+
+def read_number(text: str) -> int | None:
+    """A plain decimal number of at most 19 digits; None for everything else, superscripts and the like included."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value of a JSON text; None when it is none, is nested too deep, or holds a number that is too long."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_literal(text: str) -> Any:
+    """The value of a Python literal; None when the text is none or is too large to be read safely."""
+    if len(text) > _LITERAL_LIMIT or sum(map(text.count, "([{")) > _BRACKET_LIMIT:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
