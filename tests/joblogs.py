@@ -258,6 +258,12 @@ def watchdog_status(
     ]
 
 
+def abort_notice(rank: int, at: float) -> Lines:
+    return [
+        f"[rank{rank}]:{_cpp(at)} [Rank {rank}] To avoid data inconsistency, we are taking the entire process down."
+    ]
+
+
 def dump_signal(rank: int, at: float, sender: int) -> Lines:
     return [
         f"[rank{rank}]:{_cpp(at)} [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received a dump signal due to a collective "

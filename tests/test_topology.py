@@ -63,7 +63,11 @@ def test_folders_of_ranks_attempts_and_jobs_are_no_nodes(tmp_path):
 
 
 def test_hosts_that_srun_speaks_about_are_not_the_host_of_its_file(tmp_path):
-    lines = [*labelled(0, iterations(3)), *labelled(1, raises(ERROR)), *srun_exit("gpu-a018", "1", "Exited with exit code 1")]
+    lines = [
+        *labelled(0, iterations(3)),
+        *labelled(1, raises(ERROR)),
+        *srun_exit("gpu-a018", "1", "Exited with exit code 1"),
+    ]
     found = diagnose(tmp_path, {"slurm-4242.out": lines})
     assert found.topology.node_of_file == {}
     assert found.topology.node_of_rank(1) == "gpu-a018"
@@ -85,7 +89,12 @@ def test_a_line_that_states_its_host_places_the_other_lines_of_its_label(tmp_pat
 
 
 def test_srun_labels_number_ranks_where_each_task_is_a_process(tmp_path):
-    lines = [*labelled(0, iterations(3)), *labelled(1, iterations(3)), *labelled(2, iterations(3)), *labelled(3, raises(ERROR))]
+    lines = [
+        *labelled(0, iterations(3)),
+        *labelled(1, iterations(3)),
+        *labelled(2, iterations(3)),
+        *labelled(3, raises(ERROR)),
+    ]
     found = diagnose(tmp_path, {"slurm-4242.out": [*lines, *labelled(3, ["exiting"])]})
     assert found.topology.tasks_are_ranks
     assert rank_of_error(found) == 3
@@ -93,8 +102,15 @@ def test_srun_labels_number_ranks_where_each_task_is_a_process(tmp_path):
 
 def test_srun_labels_number_nodes_where_each_task_is_a_launcher(tmp_path):
     second = [*raises(ERROR, rank=3), *worker_failed(32, 3, 1, 1), *report("gpu-a018", 32, (3, 1, 1), (2, 0, -15))]
-    first = [*peer_closed(0), *peer_closed(1), *worker_failed(33, 0, 0, 1), *report("gpu-a017", 33, (0, 0, 1), (1, 1, 1))]
-    found = diagnose(tmp_path, {"slurm-4242.out": [*labelled(0, iterations(30)), *labelled(1, second), *labelled(0, first)]})
+    first = [
+        *peer_closed(0),
+        *peer_closed(1),
+        *worker_failed(33, 0, 0, 1),
+        *report("gpu-a017", 33, (0, 0, 1), (1, 1, 1)),
+    ]
+    found = diagnose(
+        tmp_path, {"slurm-4242.out": [*labelled(0, iterations(30)), *labelled(1, second), *labelled(0, first)]}
+    )
     assert not found.topology.tasks_are_ranks
     assert found.initiator.ranks == [3]
 
@@ -208,7 +224,10 @@ def test_contradicting_places_of_a_node_are_told(tmp_path):
 
 def test_deepspeeds_map_of_global_ranks_places_the_nodes(tmp_path):
     files = {
-        "gpu-a017.log": ["global_rank_mapping=defaultdict(<class 'list'>, {'gpu-a018': [0, 1], 'gpu-a017': [2, 3]})", *iterations(3)],
+        "gpu-a017.log": [
+            "global_rank_mapping=defaultdict(<class 'list'>, {'gpu-a018': [0, 1], 'gpu-a017': [2, 3]})",
+            *iterations(3),
+        ],
         "gpu-a018.log": peer_closed(1),
     }
     found = diagnose(tmp_path, files)
@@ -234,7 +253,12 @@ def test_the_reports_error_file_names_the_owner_of_an_anonymous_folder(tmp_path)
 
 
 def test_the_reports_pid_names_the_rank_of_the_launchers_other_lines(tmp_path):
-    lines = [*iterations(30), *stops(31, 2), *worker_failed(31, 3, 1, 1), *report("gpu-a018", 31, (3, 1, 1), (2, 0, -15))]
+    lines = [
+        *iterations(30),
+        *stops(31, 2),
+        *worker_failed(31, 3, 1, 1),
+        *report("gpu-a018", 31, (3, 1, 1), (2, 0, -15)),
+    ]
     (row,) = diagnose(tmp_path, {"gpu-a018.log": lines}).facts.events("torchrun.signal_sent")
     assert row.rank == 2
 
@@ -293,7 +317,10 @@ def identity(host, bus, number):
 
 def test_nccls_init_lines_join_the_kernels_bus_id_to_its_rank(tmp_path):
     inits = [x for r in range(2) for x in nccl_init("gpu-a017", r, world=2, bus=("43000", "1b000")[r], gpu=r)]
-    files = {"gpu-a017.log": [*inits, *iterations(30)], "dmesg-gpu-a017.log": gpu_off_the_bus(31, "gpu-a017", "0000:43:00", 99)}
+    files = {
+        "gpu-a017.log": [*inits, *iterations(30)],
+        "dmesg-gpu-a017.log": gpu_off_the_bus(31, "gpu-a017", "0000:43:00", 99),
+    }
     found = diagnose(tmp_path, files)
     assert found.initiator.ranks == [0]
     assert found.initiator.gpus[0].index == 0
@@ -301,7 +328,9 @@ def test_nccls_init_lines_join_the_kernels_bus_id_to_its_rank(tmp_path):
 
 def test_devices_count_like_local_ranks_where_all_of_a_node_are_named(tmp_path):
     buses = ("0000:1b:00", "0000:43:00")
-    files = torchrun({0: peer_closed(0), 1: peer_closed(1), 2: [], 3: peer_closed(3)}, {2: -15}, head={3: iterations(30)})
+    files = torchrun(
+        {0: peer_closed(0), 1: peer_closed(1), 2: [], 3: peer_closed(3)}, {2: -15}, head={3: iterations(30)}
+    )
     files["journal/gpu-a018.log"] = [
         *(x for n, bus in enumerate(buses) for x in identity("gpu-a018", bus, n)),
         *xid(31, "gpu-a018", buses[0], 79, "GPU has fallen off the bus."),
@@ -310,7 +339,9 @@ def test_devices_count_like_local_ranks_where_all_of_a_node_are_named(tmp_path):
 
 
 def test_devices_do_not_count_like_local_ranks_where_only_some_are_named(tmp_path):
-    files = torchrun({0: peer_closed(0), 1: peer_closed(1), 2: [], 3: peer_closed(3)}, {2: -15}, head={3: iterations(30)})
+    files = torchrun(
+        {0: peer_closed(0), 1: peer_closed(1), 2: [], 3: peer_closed(3)}, {2: -15}, head={3: iterations(30)}
+    )
     files["journal/gpu-a018.log"] = xid(31, "gpu-a018", "0000:43:00", 79, "GPU has fallen off the bus.")
     found = diagnose(tmp_path, files)
     (row,) = found.facts.events("kernel.xid")
@@ -341,8 +372,15 @@ def test_nothing_lies_between_where_the_nodes_take_turns(tmp_path):
 
 
 def test_a_rank_whose_node_was_not_collected_is_in_the_roster_and_not_collected(tmp_path):
-    lines = [*rendezvous(0, "gpu-a017", [0, 1], group_rank=0, world=4), *iterations(30), *peer_closed(0), *peer_closed(1)]
-    found = diagnose(tmp_path, {"gpu-a017.log": [*lines, *worker_failed(31, 0, 0, 1), *report("gpu-a017", 31, (0, 0, 1), (1, 1, 1))]})
+    lines = [
+        *rendezvous(0, "gpu-a017", [0, 1], group_rank=0, world=4),
+        *iterations(30),
+        *peer_closed(0),
+        *peer_closed(1),
+    ]
+    found = diagnose(
+        tmp_path, {"gpu-a017.log": [*lines, *worker_failed(31, 0, 0, 1), *report("gpu-a017", 31, (0, 0, 1), (1, 1, 1))]}
+    )
     assert found.job.world_size == 4
     assert [found.topology.ranks[r].collected for r in range(4)] == [True, True, False, False]
 
@@ -364,6 +402,18 @@ def test_a_rank_that_speaks_in_a_shared_file_is_heard(tmp_path):
 def test_the_stated_world_size_counts_and_not_the_highest_rank_that_spoke(tmp_path):
     lines = [*arguments(world=16), *iterations(3), *peer_closed(3)]
     assert diagnose(tmp_path, {"train.log": lines}).job.world_size == 16
+
+
+def test_the_highest_rank_counts_even_if_it_printed_nothing_of_note(tmp_path):
+    files = {
+        "rank_0.log": iterations(3),
+        "rank_1.log": peer_closed(1),
+        "rank_2.log": ["loading data"],
+        "rank_3.log": [],
+    }
+    found = diagnose(tmp_path, files)
+    assert found.job.world_size == 4
+    assert found.topology.ranks[3].collected
 
 
 def test_a_rank_beyond_the_stated_world_size_is_a_contradiction_that_is_told(tmp_path):

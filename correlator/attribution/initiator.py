@@ -67,7 +67,15 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
             and set(other.incident.ranks) == set(finding.incident.ranks)
         )
         ranked.append(Ranked(finding, score + 0.04 * agreeing, agreeing))
-    ranked.sort(key=lambda r: (-r.score, r.finding.incident.time or 0, r.finding.rule, r.finding.incident.id))
+    ranked.sort(
+        key=lambda r: (
+            -r.score,
+            not (r.finding.incident.ranks or r.finding.incident.nodes),
+            r.finding.incident.time or 0,
+            r.finding.rule,
+            r.finding.incident.id,
+        )
+    )
     return _earlier_first(ranked)
 
 
@@ -88,6 +96,7 @@ def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
             other.finding.trust in _DIRECT
             and lead.score - other.score < _EARLIER_WINS_WITHIN
             and other.finding.strength >= 0.5
+            and not _says_less(other.finding, lead.finding)
             and (
                 certainly_before(other.finding.incident, lead.finding.incident)
                 or before_in_stream(other.finding.incident, lead.finding.incident)
@@ -95,6 +104,13 @@ def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
         ):
             lead = other
     return [lead, *[r for r in ranked if r is not lead]]
+
+
+def _says_less(finding: Finding, than: Finding) -> bool:
+    """Whether a finding is about the same kind of cause and names nobody, where the other names a rank or a node."""
+    named, other = finding.incident, than.incident
+    same_kind = (finding.class_, finding.subclass) == (than.class_, than.subclass)
+    return same_kind and not (named.ranks or named.nodes) and bool(other.ranks or other.nodes)
 
 
 def _more_telling(lead: Ranked, ranked: Sequence[Ranked]) -> list[Ranked]:

@@ -21,7 +21,10 @@ def the_whole_job(facts: Facts) -> Iterator[Finding]:
         if signature is None or signature.blames != "job":
             continue
         by_scheduler = signature.subclass == "scheduler"
-        names_its_subject = by_scheduler or incident.event.startswith(("k8s.", "slurm."))
+        # A cancel notice names the step's first node, on which it is printed, not the one it is about.
+        names_its_subject = incident.event != "slurm.cancelled" and (
+            by_scheduler or incident.event.startswith(("k8s.", "slurm."))
+        )
         if signature.subclass == "rendezvous" and (
             facts.trained or facts.exits or facts.events("torchrun.death_signal")
         ):

@@ -1,0 +1,161 @@
+"""Did anything fail at all? A run is clean on positive evidence, and a dead one is never called clean."""
+
+import pytest
+from joblogs import (
+    barrier_missing,
+    cannot_connect,
+    death_signal,
+    diagnose,
+    gpu_off_the_bus,
+    iterations,
+    kernel,
+    logs_handled,
+    peer_closed,
+    phase,
+    raises,
+    report,
+    restarts,
+    save_finished,
+    save_started,
+    slurm_cancelled,
+    srun_exit,
+    stops,
+    training_done,
+    watchdog,
+    worker_failed,
+)
+
+BAD_TOKEN = "ValueError: token 50312 is outside of the vocabulary of 50304"
+
+
+def test_a_closing_line_and_no_bad_exit_is_a_clean_run(tmp_path):
+    found = diagnose(tmp_path, {"rank_0.log": [*phase(0), *iterations(1000, first=995), *training_done(1001)]})
+    assert found.verdict.class_ == "none"
+    assert found.initiator.ranks == []
+    assert found.document.alternatives == []
+
+
+def test_the_last_step_of_all_is_an_orderly_end_too(tmp_path):
+    found = diagnose(tmp_path, {"rank_0.log": iterations(1000, first=995)})
+    assert found.verdict.class_ == "none"
+
+
+def test_handled_tracebacks_do_not_make_a_clean_run_fail(tmp_path):
+    lines = [
+        *iterations(20, total=40),
+        *logs_handled(20.5, "KeyError: 'optional_metric'"),
+        *logs_handled(20.7, "ConnectionResetError: [Errno 104] Connection reset by peer"),
+        *iterations(40, first=21, total=40),
+        *training_done(41),
+    ]
+    found = diagnose(
+        tmp_path,
+        {"rank_0.log": lines, "rank_1.log": [*phase(0), *logs_handled(10, "OSError: [Errno 5] Input/output error")]},
+    )
+    assert found.verdict.class_ == "none"
+    assert found.initiator.ranks == []
+
+
+def test_the_launchers_ordinary_farewell_is_not_a_failure(tmp_path):
+    lines = [*iterations(40, total=40), *training_done(41), *stops(42)]
+    assert diagnose(tmp_path, {"gpu-a017.log": lines}).verdict.class_ == "none"
+
+
+def test_an_error_after_the_closing_line_is_a_failure(tmp_path):
+    lines = [
+        *iterations(40, total=40),
+        *training_done(41),
+        *raises("OSError: [Errno 28] No space left on device", rank=0),
+    ]
+    assert diagnose(tmp_path, {"rank_0.log": lines}).verdict.class_ not in ("none",)
+
+
+def test_a_closing_line_of_one_rank_does_not_hide_the_bad_exit_of_another(tmp_path):
+    lines = [
+        *iterations(40, total=40),
+        *training_done(41),
+        *srun_exit("gpu-a018", "3", "Segmentation fault (core dumped)"),
+    ]
+    found = diagnose(tmp_path, {"slurm-4242.out": lines})
+    assert found.verdict.class_ != "none"
+
+
+def test_neither_error_nor_end_is_unknown_and_accuses_nobody(tmp_path):
+    found = diagnose(tmp_path, {"rank_0.log": iterations(30)})
+    assert found.verdict.class_ == "unknown"
+    assert found.verdict.title == "Ended without an error"
+    assert found.initiator.ranks == []
+
+
+def test_an_unexplained_end_says_which_files_would_settle_it(tmp_path):
+    found = diagnose(tmp_path, {"gpu-a017.log": iterations(30), "gpu-a018.log": phase(0)})
+    assert any("dmesg" in action.title for action in found.document.actions)
+
+
+def test_a_run_stopped_by_sigterm_in_good_order_is_no_clean_end(tmp_path):
+    lines = [
+        *iterations(30),
+        *save_started(30, 31),
+        *save_finished(30, 32),
+        "[exiting program after receiving SIGTERM.] datetime: 2025-03-14 10:00:33 ",
+    ]
+    found = diagnose(tmp_path, {"gpu-a017.log": [*lines, *death_signal(34, 0, 1)]})
+    assert found.verdict.class_ == "infrastructure"
+
+
+def test_a_restart_that_recovers_leaves_the_fault_it_recovered_from_as_the_only_one(tmp_path):
+    lines = [
+        *iterations(30, total=60), *raises(BAD_TOKEN, rank=1), *worker_failed(31, 1, 1, 1), *restarts(31),
+        *iterations(60, first=21, at=60, total=60), *training_done(121),
+    ]  # fmt: skip
+    found = diagnose(tmp_path, {"gpu-a017.log": lines})
+    assert found.initiator.ranks == [1]
+    assert found.verdict.class_ == "application"
+
+
+def test_the_fault_that_ended_the_job_is_the_answer_and_not_the_one_it_recovered_from(tmp_path):
+    """Rank 1 fails, the launcher restarts all, sixty more steps are made, then rank 0 fails and nothing restarts."""
+    lines = [
+        *iterations(30), *raises(BAD_TOKEN, rank=1), *worker_failed(31, 1, 1, 1), *restarts(31),
+        *iterations(90, first=21, at=60), *raises("IndexError: index 8 is out of bounds for axis 0 with size 8", rank=0),
+        *worker_failed(151, 0, 0, 1), *report("gpu-a017", 151, (0, 0, 1), (1, 1, -15)),
+    ]  # fmt: skip
+    assert diagnose(tmp_path, {"gpu-a017.log": lines}).initiator.ranks == [0]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        peer_closed(0),
+        watchdog(0, 630),
+        barrier_missing(0, 630, [3]),
+        cannot_connect(630, "gpu-a017", 29500),
+        raises(BAD_TOKEN, rank=0),
+        slurm_cancelled(630, "TIME LIMIT"),
+        srun_exit("gpu-a018", "3", "Killed"),
+        death_signal(630, 0, 1),
+        kernel(630, "gpu-a017", "NVRM: Xid (PCI:0000:43:00): 79, pid=4800, name=python3, GPU has fallen off the bus."),
+    ],
+    ids=[
+        "lost peer",
+        "time-out",
+        "barrier",
+        "no rendezvous",
+        "own error",
+        "time limit",
+        "killed",
+        "told to stop",
+        "lost gpu",
+    ],
+)
+def test_nothing_that_ends_a_job_is_taken_for_a_clean_run(tmp_path, lines):
+    assert diagnose(tmp_path, {"train.log": [*iterations(30), *lines]}).verdict.class_ != "none"
+
+
+def test_a_device_error_after_the_orderly_end_of_the_run_did_not_end_it(tmp_path):
+    files = {
+        "gpu-a017.log": [*iterations(40, total=40), *training_done(41)],
+        "dmesg/gpu-a017.log": gpu_off_the_bus(9000, "gpu-a017", "0000:43:00", 0),
+    }
+    found = diagnose(tmp_path, files)
+    assert found.initiator.ranks == []
