@@ -17,7 +17,15 @@ from correlator.signatures import by_id
 CASES = sorted((Path(__file__).parents[1] / "fixtures" / "cases").glob("*/case.toml"))
 REQUIRED = {"class", "signature", "scope", "initiating_ranks"}
 OPTIONAL = {
-    *("also_accept", "also_accept_signature", "initiating_nodes", "collateral_ranks", "first_error", "also_first"),
+    *(
+        "also_accept",
+        "also_accept_signature",
+        "initiating_nodes",
+        "silent",
+        "collateral_ranks",
+        "first_error",
+        "also_first",
+    ),
     *("resume", "resume_iteration", "broken_iterations", "clock_offsets_s"),
 }
 
@@ -58,6 +66,12 @@ def test_the_initiator_is_right(case):
     assert document.initiator.ranks == truth["initiating_ranks"]
     if "initiating_nodes" in truth:
         assert document.initiator.nodes == truth["initiating_nodes"]
+
+
+def test_who_said_nothing_is_told(case):
+    truth, document = case
+    if "silent" in truth:
+        assert document.initiator.silent == truth["silent"]
 
 
 def test_the_collateral_ranks_are_right(case):
