@@ -275,12 +275,6 @@ def test_a_log_is_never_overwritten(
     assert calls == []
 
 
-def test_a_new_file_beside_the_logs_is_fine(logs: Path, answer: Any) -> None:
-    answer(hardware_document())
-    assert main(["graph", str(logs), "-o", str(logs / "cascade.svg")]) == 0
-    assert (logs / "cascade.svg").read_text().startswith("<svg")
-
-
 def test_graph_says_why_a_rank_has_its_role(logs: Path, answer: Any, capsys: Capture) -> None:
     answer(hardware_document())
     assert main(["graph", str(logs), "--rank", "30"]) == 0

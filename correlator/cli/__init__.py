@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import typer
 
 from correlator.cli import checkpoints, diagnose, explain, graph, ingest, schema, signatures
-from correlator.cli._output import write_stderr, write_stdout
+from correlator.cli._output import open_closed_streams, stdout_failed, write_stderr, write_stdout
 from correlator.errors import CorrelatorError, UsageError
 
 _app = typer.Typer(
@@ -27,6 +27,9 @@ _app = typer.Typer(
 )
 for _module in (diagnose, ingest, graph, checkpoints, explain, signatures, schema):
     _app.command(_module.__name__.rpartition(".")[2])(_module.run)
+
+#: Characters of a message on standard error.
+_LONGEST = 500
 
 
 def _print_version(wanted: bool) -> None:
@@ -47,6 +50,7 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (``sys.argv`` by default) and gives the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    open_closed_streams()
     try:
         code = _app(args=given or ["--help"], prog_name="correlator", standalone_mode=False)
         if not given:
@@ -54,9 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         write_stderr("interrupted\n")
         return 130
-    except SystemExit:
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):  # what typer makes of a help page that nobody reads on
+            return 0
         raise
     except BaseException as fault:  # BaseException: a panic in a native library is not an Exception
+        if isinstance(fault, OSError) and (said := stdout_failed(fault)):
+            return _say(said)
         if os.environ.get("CORRELATOR_DEBUG", "") not in ("", "0"):
             raise
         return _report(fault)
@@ -68,15 +76,20 @@ def _report(fault: BaseException) -> int:
     # Wrong options: the class behind typer's errors differs by version, this method does not.
     describe = getattr(fault, "format_message", None)
     if describe:
-        said = describe().replace("Value error, ", "").rstrip(".")  # how the option was checked is nobody's business
-        write_stderr(f"correlator: {said} (correlator --help shows how)\n")
-        return 2
-    if isinstance(fault, UsageError):
-        write_stderr(f"correlator: {fault}\n")
-        return 2
+        # How the option was checked is nobody's business.
+        said = describe().replace("Value error, ", "").partition(", unable to parse")[0].rstrip(".")
+        command = getattr(getattr(fault, "ctx", None), "command_path", "correlator")
+        return _say(said, f" ({command} --help shows how)")
     if isinstance(fault, CorrelatorError):
-        write_stderr(f"correlator: {fault}\n")
-        return 1
-    text = " ".join(str(fault).split()) or "no message"
-    write_stderr(f"correlator: internal error: {type(fault).__name__}: {text[:300]} (CORRELATOR_DEBUG=1 shows where)\n")
-    return 1
+        return _say(str(fault), code=2 if isinstance(fault, UsageError) else 1)
+    text = f"internal error: {type(fault).__name__}: {str(fault).strip() or 'no message'}"
+    return _say(text, " (CORRELATOR_DEBUG=1 shows where)", code=1)
+
+
+def _say(text: str, hint: str = "", code: int = 2) -> int:
+    """Writes one line to standard error, the middle left out where it is long (a path can be); gives the exit code."""
+    text = " ".join(text.split())
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+    write_stderr(f"correlator: {text}{hint}\n")
+    return code

@@ -45,8 +45,12 @@ class _LateBar:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+        from correlator.report.layout import page_width
+
         columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        # With a size of its own it does not look into COLUMNS and LINES, which may hold anything.
+        console = Console(stderr=True, width=page_width(sys.stderr), height=25)
+        bar = Progress(*columns, console=console, transient=True)
         bar.add_task("reading", completed=done, total=total)
         bar.start()
         return bar

@@ -38,8 +38,7 @@ def run(
     ] = None,
 ) -> int:
     """List every checkpoint in DIR: whole or not, why, its topology, and which one to resume from."""
-    if output:
-        check_output(output, [folder])
+    check_output(output, [folder])
     import msgspec
 
     from correlator.checkpoints import scan
@@ -51,7 +50,7 @@ def run(
     chosen = format or (Format.json if output and Path(output).suffix.lower() == ".json" else Format.text)
     if chosen is Format.json:
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
-        write_output(output or "-", visible_json(data))
+        write_output(output, visible_json(data))
         return 0
     text = "\n".join(visible_lines(found.text())) + "\n"
     if output and output != "-":

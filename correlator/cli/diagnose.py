@@ -68,9 +68,8 @@ def run(
     scheduler: Scheduler = None,
 ) -> int:
     """Say who failed first, why, and where to resume."""
+    check_output(output, [*logs, checkpoints])
     chosen = format or _format_of(output)
-    if output:
-        check_output(output, logs)
     from correlator.cli._progress import progress_on_stderr
     from correlator.cli._scheduler import executor_at
     from correlator.pipeline import diagnose
@@ -99,7 +98,7 @@ def _write_json(diagnosis: Diagnosis, output: str | None) -> None:
     from correlator.diagnosis import to_json
     from correlator.report.safe import visible_json
 
-    write_output(output or "-", visible_json(to_json(diagnosis.document)))
+    write_output(output, visible_json(to_json(diagnosis.document)))
     inputs = diagnosis.document.inputs
     damaged = [warning for warning in inputs.warnings if warning.file]
     if inputs.files_skipped or damaged:
@@ -121,19 +120,19 @@ def _write_text(diagnosis: Diagnosis, output: str | None) -> None:
 def _write_markdown(diagnosis: Diagnosis, output: str | None) -> None:
     from correlator.report.markdown import render_markdown
 
-    write_output(output or "-", _encoded(render_markdown(diagnosis.document, diagnosis.neighbourhood)))
+    write_output(output, _encoded(render_markdown(diagnosis.document, diagnosis.neighbourhood)))
 
 
 def _write_html(diagnosis: Diagnosis, output: str | None) -> None:
     from correlator.report.html import render_html
 
-    write_output(output or "-", _encoded(render_html(diagnosis.document, diagnosis.neighbourhood, diagnosis.graph)))
+    write_output(output, _encoded(render_html(diagnosis.document, diagnosis.neighbourhood, diagnosis.graph)))
 
 
 def _write_sarif(diagnosis: Diagnosis, output: str | None) -> None:
     from correlator.report.sarif import to_sarif
 
-    write_output(output or "-", to_sarif(diagnosis.document))
+    write_output(output, to_sarif(diagnosis.document))
 
 
 def _encoded(text: str) -> bytes:

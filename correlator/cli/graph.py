@@ -36,8 +36,7 @@ def run(
     from correlator.graph_export import graph_writer, way_to
     from correlator.report.words import count_words
 
-    if output:
-        check_output(output, logs)
+    check_output(output, logs)
     write = graph_writer(Path(output).suffix) if output else None
     from correlator.cli._progress import progress_on_stderr
     from correlator.pipeline import diagnose

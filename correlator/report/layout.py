@@ -7,6 +7,7 @@ is wrapped under its own start. Colour and bold only repeat what the words say.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from io import StringIO
 from typing import IO
@@ -98,18 +99,26 @@ def section(title: str, items: Iterable[RenderableType]) -> list[RenderableType]
 def page_width(stream: IO[str]) -> int:
     """Columns to write for: the terminal's (or COLUMNS), at most 120; without a terminal COLUMNS or 100."""
     stated = os.environ.get("COLUMNS", "")
-    if stated.isdecimal() and int(stated):
-        width = int(stated)
-    else:
-        width = Console(file=stream).width if stream.isatty() else PIPED_WIDTH
+    known = re.fullmatch("0*[1-9][0-9]{0,5}", stated)  # isdigit() is true of superscripts, int() knows none
+    width = int(stated) if known else _terminal_width(stream) or PIPED_WIDTH
     return max(_NARROWEST, min(width, _WIDEST))
+
+
+def _terminal_width(stream: IO[str]) -> int:
+    """Columns of the terminal behind ``stream``; 0 where there is none or it does not know."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def render_for(stream: IO[str], items: Iterable[RenderableType], width: int | None = None) -> str:
     """The page as text for ``stream``: colour only if it is a terminal that has some (and NO_COLOR is not set)."""
     # FORCE_COLOR is for programs whose colours mean something to a pipe; ours do not.
+    # The height is not used; given, so that nobody looks for it in LINES, which may hold anything. The stream itself is
+    # not touched here: who writes the text knows what to do when that fails.
     console = Console(
-        file=stream, width=width or page_width(stream), force_terminal=stream.isatty(),
+        file=StringIO(), width=width or page_width(stream), height=25, force_terminal=stream.isatty(),
         markup=False, emoji=False, highlight=False, force_jupyter=False,
     )  # fmt: skip
     with console.capture() as capture:
