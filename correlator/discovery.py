@@ -8,6 +8,7 @@ are skipped. Archives are opened; a member's name is ``archive!/member``. ``-`` 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -72,6 +73,11 @@ class Discovery:
     warnings: tuple[SkippedFile, ...] = ()
 
 
+_WHY_NO_PLACE = {
+    errno.ENAMETOOLONG: "is too long for a path",
+    errno.ELOOP: "is a link that leads to itself",
+    errno.EINVAL: "is no path",
+}
 _NO_SERIES = re.compile(r"(?:worker|master|launcher|node|run|part)s?[._-]$")
 _SERIES = re.compile(r"^(.*?[._-](?:task|t)?)(\d{1,5})((?:\.\w+)*)$")
 
@@ -170,20 +176,31 @@ class _Finder:
                 self._take_members(fetch(place, self._spool, _reason), prefix, depth=0, budget=None)
                 return
             root = local
+        if not str(place).strip():
+            raise UsageError("an empty path: name a folder with logs or a log file")
         try:
             info = root.stat()
         except PermissionError as error:
             raise UsageError(f"no permission to read {root}") from error
-        except OSError as error:
-            reason = "does not exist" if not root.is_symlink() else "is a link that leads nowhere"
-            raise UsageError(f"{root} {reason}") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            shown = str(root) if len(str(root)) <= 200 else f"{str(root)[:200]}…"
+            number = error.errno if isinstance(error, OSError) else errno.EINVAL
+            reason = _WHY_NO_PLACE.get(number or 0, "does not exist")
+            if number == errno.ENOENT and root.is_symlink():
+                reason = "is a link that leads nowhere"
+            raise UsageError(f"{shown} {reason}") from error
         folder = stat.S_ISDIR(info.st_mode)
+        if folder and _is_kernels(root / "any"):
+            raise UsageError(f"{root} is the kernel's own and holds no logs")
         prefix = f"{root.name}/" if several and folder else ""
         found = _walk(root, prefix, self.skipped, self._seen) if folder else iter([(root, root.name, info)])
         for path, name, status in found:
             self._check(path.absolute(), name, status)
 
     def _check(self, path: Path, name: str, status: os.stat_result) -> None:
+        if _is_kernels(path):
+            self.skipped.append(SkippedFile(name, "the kernel's own, no file"))
+            return
         if not stat.S_ISREG(status.st_mode):
             what = next((what for test, what in _SPECIAL if test(status.st_mode)), "not a regular file")
             self.skipped.append(SkippedFile(name, what))
@@ -292,14 +309,22 @@ def _walk(
                 continue
             if stat.S_ISDIR(status.st_mode):
                 key = (status.st_dev, status.st_ino)
-                if entry.is_symlink() and (key in seen or _is_within(entry.path, root)):
-                    skipped.append(SkippedFile(name, "a link to a folder that is read anyway"))
+                if entry.is_symlink():
+                    inside = key in seen or _is_within(entry.path, root)
+                    why = "a folder that is read anyway" if inside else "a folder elsewhere; name it to have it read"
+                    skipped.append(SkippedFile(name, f"a link to {why}"))
                     continue
                 if key not in seen:
                     seen.add(key)
                     pending.append((entry.path, f"{relative}{entry.name}/"))
             else:
                 yield Path(entry.path), name, status
+
+
+def _is_kernels(path: Path | str) -> bool:
+    """Whether a path leads into a file system that the kernel makes up: some of its files have no end."""
+    real = os.path.realpath(path)
+    return real.startswith(("/proc/", "/sys/", "/dev/")) and not real.startswith("/dev/shm/")
 
 
 def _is_within(link: str, root: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from correlator.discovery import SourceFile
-from correlator.reading import iter_bytes, open_stream
+from correlator.reading import iter_bytes
 from correlator.records import Row
 
 #: Longest piece of a line that is shown, in bytes.
@@ -59,7 +59,7 @@ class RawLines:
         start = max(0, byte_offset - _WINDOW)
         try:
             if source.compression is None and not source.recoded:
-                with open_stream(source.path, None) as stream:
+                with source.path.open("rb", buffering=0) as stream:
                     stream.seek(start)
                     data = stream.read(byte_offset - start + _WINDOW)
                 return data[: byte_offset - start], data[byte_offset - start :]

@@ -6,16 +6,13 @@ opened for writing.
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
-import io
-import lzma
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Literal
+
+from correlator.unpacked import DECODERS, unpacked
 
 #: Bytes looked at to decide what a file is.
 SNIFF_BYTES = 8192
@@ -148,63 +145,6 @@ class Budget:
             )
 
 
-def open_stream(path: Path, compression: str | None) -> IO[bytes]:
-    """The decompressed bytes of a file as a read-only stream."""
-    if compression == "gz":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-    if compression == "bz2":
-        return cast("IO[bytes]", bz2.open(path, "rb"))
-    if compression == "xz":
-        return cast("IO[bytes]", lzma.open(path, "rb"))
-    if compression == "zst":
-        return cast("IO[bytes]", io.BufferedReader(_ZstdStream(path)))
-    if compression == "lz4":
-        import pyarrow as pa
-
-        return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(path.open("rb")), "lz4"))
-    return path.open("rb", buffering=0)
-
-
-class _ZstdStream(io.RawIOBase):
-    """The frames of a .zst file, one after the other. The library's own reader passes over a missing end in silence."""
-
-    def __init__(self, path: Path) -> None:
-        self._source = path.open("rb")
-        self._frame: Any = None
-        self._ready = b""
-
-    def readable(self) -> bool:
-        """Always true."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with decompressed bytes; raises EOFError where the file ends inside a frame."""
-        import zstandard
-
-        while not self._ready:
-            piece = self._source.read(1 << 16)
-            if not piece:
-                if self._frame is not None:
-                    raise EOFError("the file ends inside a compressed frame")
-                return 0
-            while piece:
-                if self._frame is None:
-                    self._frame = zstandard.ZstdDecompressor().decompressobj()
-                self._ready += self._frame.decompress(piece)
-                piece = b""
-                if self._frame.eof:
-                    piece, self._frame = self._frame.unused_data, None
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
-        super().close()
-
-
 def read_head(path: Path, compression: str | None, size: int = SNIFF_BYTES) -> bytes:
     """At most ``size`` decompressed first bytes; what can be read of a damaged file."""
     got = b""
@@ -244,15 +184,15 @@ def iter_unpacked(
     ``budget``: of the file that this one was packed in; its own by default.
     """
     try:
-        with closing(open_stream(path, compression)) as stream:
-            if compression is None:
-                yield from _blocks(stream, block, limit)
-                return
-            if budget is None:
-                budget = Budget(path.stat().st_size, kept=False)
-            for piece in _blocks(stream, block, None):
-                budget.spend(len(piece))
-                yield piece
+        if compression is None:
+            with path.open("rb", buffering=0) as plain:
+                yield from _blocks(plain, block, limit)
+            return
+        if budget is None:
+            budget = Budget(path.stat().st_size, kept=False)
+        for piece in unpacked(path, compression) if compression in DECODERS else _lz4(path):
+            budget.spend(len(piece))
+            yield piece
     except DamagedArchive:
         raise
     except Exception as error:
@@ -263,11 +203,17 @@ def iter_unpacked(
         raise DamagedArchive(str(error) or type(error).__name__) from error
 
 
+def _lz4(path: Path) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    with path.open("rb") as file, pa.CompressedInputStream(pa.PythonFile(file), "lz4") as stream:
+        # Small steps: damage raises in the middle of a read and takes the whole step with it.
+        yield from iter(lambda: stream.read(1 << 12), b"")
+
+
 def _blocks(stream: IO[bytes], block: int, limit: int | None) -> Iterator[bytes]:
-    # Small steps: a damaged archive raises in the middle of a read and would take the whole block with it.
-    step = min(block, 1 << 16)
     left = limit
-    while piece := stream.read(step if left is None else min(step, left)):
+    while piece := stream.read(block if left is None else min(block, left)):
         yield piece
         if left is not None:
             left -= len(piece)

@@ -84,6 +84,8 @@ def _printable(path: Path) -> str:
 def find_parts(places: Sequence[Path | str]) -> list[Path]:
     """The parts that the places are: files, or folders that hold nothing else; empty when they are logs."""
     parts: list[Path] = []
+    if not all(str(place).strip() for place in places):
+        return []  # Path("") is the current folder
     for place in map(Path, places):
         try:
             candidates = sorted(place.iterdir()) if place.is_dir() else [place]
