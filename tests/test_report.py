@@ -364,7 +364,9 @@ def test_an_undecided_case_without_candidates_still_says_where_to_look() -> None
     assert "the kernel log of every node" in said
     assert "no rank or node can be named on this evidence" in said
     assert "time not known" not in said
-    assert said.count("These logs do not say which rank wrote which line; a quiet rank cannot be told") == 2  # as what is missing, and as a limit of the answer
+    assert (
+        said.count("These logs do not say which rank wrote which line; a quiet rank cannot be told") == 2
+    )  # as what is missing, and as a limit of the answer
 
 
 @pytest.mark.parametrize(
