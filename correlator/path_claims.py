@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from correlator.untrusted import is_rank
+
 Stream = Literal["stdout", "stderr"]
 
 
@@ -32,7 +34,7 @@ class PathClaims:
         return self.rank is not None or self.local_rank is not None or self.pid is not None
 
 
-_TORCHRUN = re.compile(r"(?:^|/)attempt_(\d+)/(\d+)/(?:(stdout|stderr)\.log|error\.json)$")
+_TORCHRUN = re.compile(r"(?:^|/)attempt_(\d{1,4})/(\d{1,6})/(?:(stdout|stderr)\.log|error\.json)$")
 _ATTEMPT = re.compile(r"(?:^|[._/-])(?:attempt|restart|retry)[._-]?(\d{1,4})(?=[._/-]|$)", re.I)
 _LOCAL_RANK = re.compile(r"(?:^|[._/-])local_?rank[._-]?(\d{1,5})(?!\d)", re.I)
 _OTHER_RANK = r"(?<!local)(?<!local[_-])(?<!node)(?<!node[_-])(?<!group)(?<!group[_-])"
@@ -43,8 +45,10 @@ _NCCL_FILE = re.compile(
     r"(?:^|/)nccl(?:[._-]?debug)?[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})(?:\.(?:log|txt|out))?$", re.I
 )
 _K8S_FILE = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)-([0-9a-f]{64})\.log")
-_K8S_PODS = re.compile(r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9.-]+)/(\d+)\.log")
-_POD_DIR = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[a-z0-9]{5})/([a-z][a-z0-9.-]*)/(\d+)\.log")
+_K8S_PODS = re.compile(
+    r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9.-]+)/(\d{1,4})\.log"
+)
+_POD_DIR = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[a-z0-9]{5})/([a-z][a-z0-9.-]*)/(\d{1,4})\.log")
 _SUBMITIT = re.compile(r"(?:^|/)\d+(?:_\d+)?_(\d{1,5})_log\.(?:out|err)$")
 _STREAM = re.compile(r"(?:^|[._/-])(stdout|stderr|out|err)(?=[._/-]|$)(?!.*/)", re.I)
 _EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|lz4|journal|stdout|stderr))+$", re.I)
@@ -104,4 +108,5 @@ def path_claims(name: str) -> PathClaims:
         node, attempt = match[1], int(match[3])
     if node:
         tokens = {node: None, **tokens}
+    rank, local_rank, task = (n if n is None or is_rank(n) else None for n in (rank, local_rank, task))
     return PathClaims(rank, local_rank, task, attempt, node, stream, tuple(tokens), pid)

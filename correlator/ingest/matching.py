@@ -5,12 +5,49 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from correlator.errors import CorrelatorError
-from correlator.events import Parser, Pattern
+from correlator.events import Found, Parser, Pattern
 from correlator.scan import Engine, build_engine
+
+#: Most characters of a line that a pattern sees, around its literal: what regular expressions cost on adversarial
+#: text grows with the square of its length. The literal stands behind the first _BEFORE of them where the line is long.
+PATTERN_TEXT = 8192
+_BEFORE = 2048
+#: Places of one literal in a long line that are tried.
+_PLACES = 4
+
+
+def views(text: str, literals: Sequence[str]) -> Iterator[str]:
+    """The parts of a long line in which a pattern with these literals can match; all of a short one."""
+    if len(text) <= PATTERN_TEXT:
+        yield text
+        return
+    tried = 0
+    end = -1
+    places = sorted({at for literal in literals for at in _places(text, literal)})
+    for at in places:
+        if at < end - _BEFORE:
+            continue  # well inside the part before
+        start = max(0, at - _BEFORE)
+        end = start + PATTERN_TEXT
+        yield text[start:end]
+        if at > _BEFORE:
+            yield text[at:end]  # for patterns that want the literal at the very start
+        tried += 1
+        if tried == _PLACES:
+            return
+
+
+def _places(text: str, literal: str) -> Iterator[int]:
+    at = text.find(literal)
+    for _ in range(_PLACES):
+        if at < 0:
+            return
+        yield at
+        at = text.find(literal, at + PATTERN_TEXT // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +66,19 @@ class Entry:
         pattern = self.pattern
         if self.regex is None:
             return dict(pattern.fields) if any(literal in text for literal in pattern.literals) else None
-        match = self.regex.search(text)
+        match = next((found for part in views(text, pattern.literals) if (found := self.regex.search(part))), None)
         if match is None:
             return None
         return {**pattern.fields, **{k: v for k, v in match.groupdict().items() if v is not None}}
+
+    def read_block(self, lines: Sequence[str]) -> Sequence[Found]:
+        """What a block pattern finds; of one long line it sees the parts around its literals, of JSON all."""
+        block = self.pattern.block
+        assert block is not None
+        if self.pattern.block_lines or lines[0].startswith("{"):
+            return block(lines)
+        founds = (block((part,)) for part in views(lines[0], self.pattern.literals))
+        return next(filter(None, founds), ())
 
 
 def _spellings(literal: str) -> set[bytes]:
@@ -45,6 +91,7 @@ class Matcher:
 
     def __init__(self, parsers: Sequence[Parser], extra: Iterable[Pattern] = ()) -> None:
         self.entries: list[Entry] = []
+        self.parser_names = (*(parser.name for parser in parsers), "signatures")
         groups = [(number, parser.patterns, False) for number, parser in enumerate(parsers)]
         groups.append((len(parsers), tuple(extra), True))
         dense: dict[bytes, list[Entry]] = defaultdict(list)

@@ -13,7 +13,7 @@ import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -38,7 +38,7 @@ from correlator.ingest.rows import Row, to_table
 from correlator.ingest.shards import Shard
 from correlator.ingest.unit import UnitReader
 from correlator.ingest.windows import MAX_LINE, plain_windows, streamed_windows
-from correlator.ingest.work import Unit, UnitResult
+from correlator.ingest.work import Failure, Unit, UnitResult
 from correlator.ingest.writers import Writer
 from correlator.plugins import load_parsers
 from correlator.reading import DamagedArchive, Oversized
@@ -141,11 +141,28 @@ class _Piece:
         self.files.append((position, summary))
         damages = dict.fromkeys(result.damage for result in results if result.damage)
         self.warnings += [SkippedFile(file.name, damage) for damage in damages]
+        self.warnings += [SkippedFile(file.name, why) for why in _failures(results)]
 
     def finish(self) -> _Piece:
         """Turn the rows into Arrow: a tenth of the memory, and quick to send between processes."""
         self.table, self.rows = to_table(self.rows), []
         return self
+
+
+def _failures(results: Sequence[UnitResult]) -> Iterator[str]:
+    """What is told of parsers that raised: the first line of a file that each did not read, and how many more."""
+    lines = 0
+    told: dict[str, Failure] = {}
+    for result in results:
+        for parser, failure in result.failures.items():
+            if parser in told:
+                told[parser].count += failure.count
+            else:
+                told[parser] = replace(failure, line=failure.line + lines)
+        lines += result.lines
+    for parser, failure in told.items():
+        more = f" and {failure.count - 1} more" if failure.count > 1 else ""
+        yield f"parser {parser} failed on line {failure.line}{more}, which it left unread: {failure.error}"
 
 
 def _assemble(pieces: Sequence[_Piece], found: Discovery, own: tuple[SourceFile, ...], shard: Shard | None) -> Ingested:

@@ -21,7 +21,7 @@ from correlator.ingest.last_signs import label_of
 from correlator.ingest.matching import Entry, Matcher
 from correlator.ingest.rows import Row, fill
 from correlator.ingest.windows import MAX_LINE, Window
-from correlator.ingest.work import Limits, Unit, UnitResult
+from correlator.ingest.work import Failure, Limits, Unit, UnitResult
 from correlator.ingest.writers import WriterTrace, writer_key
 from correlator.scan import build_engine
 from correlator.timestamps import SECOND
@@ -213,7 +213,11 @@ class UnitReader:
     def _try_block(self, entry: Entry, start: int, end: int) -> bool:
         assert entry.pattern.block is not None
         lines = BlockLines(self._index, start, end, entry.pattern.block_lines)
-        founds = entry.pattern.block(lines)
+        try:
+            founds = entry.read_block(lines)
+        except Exception as error:  # parsers are plug-ins, and what they read may be hostile
+            self._failed(entry, start, error)
+            return False
         if not founds:
             return False
         last = min(max(found.last for found in founds), len(lines) - 1)
@@ -225,6 +229,15 @@ class UnitReader:
         for found in founds:
             self._emit_found(entry, found, lines)
         return True
+
+    def _failed(self, entry: Entry, start: int, error: Exception) -> None:
+        """Note that a parser raised on the line at ``start``."""
+        parser = self.matcher.parser_names[entry.parser]
+        if parser in self.result.failures:
+            self.result.failures[parser].count += 1
+        else:
+            what = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+            self.result.failures[parser] = Failure(parser, self._line_number(start), what)
 
     def _emit_found(self, entry: Entry, found: Found, lines: BlockLines) -> None:
         at = min(found.first if found.at is None else found.at, len(lines) - 1)

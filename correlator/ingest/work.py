@@ -36,8 +36,21 @@ class Unit:
 
 
 @dataclass(slots=True)
+class Failure:
+    """A parser that raised on some lines: the first of them, counted as ``UnitResult.lines`` does, and how many."""
+
+    parser: str
+    line: int
+    error: str
+    count: int = 1
+
+
+@dataclass(slots=True)
 class UnitResult:
-    """What a unit gave. ``lines``: lines that end in its own range, by which later units' line numbers grow."""
+    """What a unit gave. ``lines``: lines that end in its own range, by which later units' line numbers grow.
+
+    ``failures`` by parser: the lines stay what they would be without it.
+    """
 
     index: int
     position: int
@@ -49,3 +62,4 @@ class UnitResult:
     first_ns: int | None = None
     last_ns: int | None = None
     damage: str | None = None
+    failures: dict[str, Failure] = field(default_factory=dict)
