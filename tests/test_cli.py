@@ -69,6 +69,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, fault: BaseException) -> None:
     monkeypatch.setattr(pipeline, "diagnose", diagnose)
 
 
+def stream_of(data: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+
+
 def event_table(**values: list[Any]) -> pa.Table:
     count = len(next(iter(values.values())))
     columns = [pa.array(values.get(field.name, [None] * count), field.type) for field in SCHEMA]
@@ -358,7 +362,7 @@ def test_explain_by_id_by_text_and_from_standard_input(capsys: Capture, monkeypa
     line = "kernel: NVRM: Xid (PCI:0000:cb:00): 79, pid=88105, name=python3, GPU has fallen off the bus."
     assert main(["explain", line]) == 0
     assert "xid-79: hardware" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"some line\n{line}\n"))
+    monkeypatch.setattr(sys, "stdin", stream_of(f"some line\n{line}\n".encode()))
     assert main(["explain", "-"]) == 0
     assert "xid-79: hardware" in capsys.readouterr().out
 
@@ -434,9 +438,19 @@ def test_text_that_nothing_is_near_to_is_2(text: str, capsys: Capture) -> None:
 
 
 def test_empty_text_is_2(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
+    monkeypatch.setattr(sys, "stdin", stream_of(b"\n"))
     assert main(["explain", "-"]) == 2
     assert "no text to explain" in capsys.readouterr().err
+
+
+def test_text_that_is_no_utf8_and_text_without_an_end(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b"\xff\xfe kernel: NVRM: Xid (PCI:0000:cb:00): 79, pid=88105, name=python3, GPU has fallen off the bus.\n"
+    monkeypatch.setattr(sys, "stdin", stream_of(line))
+    assert main(["explain", "-"]) == 0
+    assert "xid-79: hardware" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdin", stream_of(b"x" * (5 << 20)))
+    assert main(["explain", "-"]) == 2
+    assert "more than 4 MiB to explain" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

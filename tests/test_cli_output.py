@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -305,3 +306,119 @@ def test_whatever_the_size_of_the_terminal_is_said_to_be(
     monkeypatch.setenv(variable, value)
     assert main(["explain", "xid-79"]) == 0
     assert all(len(line) <= 120 for line in capsys.readouterr().out.splitlines())
+
+
+# --- nothing to read
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"a.log": b""}, "a.log: empty"),
+        ({"a.log": bytes(100_000)}, "a.log: nothing but blanks or NUL bytes"),
+        ({"a.log": b" \r\n\t\n\n"}, "a.log: nothing but blanks or NUL bytes"),
+        ({"a.log.gz": gzip.compress(b"")}, "a.log.gz: nothing but blanks or NUL bytes"),
+        ({"a.log.gz": b"\x1f\x8b\x08\0\0\0"}, "a.log.gz: damaged"),
+        ({"a.log": b"", "b.log": b"", "c.log": bytes(9)}, "3 files: 2 empty, 1 nothing but blanks or NUL bytes"),
+        ({"a.log": b"", "core.7": b"\x7fELF" + bytes(400)}, "a.log: empty; 1 more skipped"),
+        ({}, ""),
+    ],
+    ids=["empty", "nuls", "blanks", "gz-of-nothing", "gz-header", "several", "beside-a-core", "no-file"],
+)
+@pytest.mark.parametrize("command", ["diagnose", "ingest", "graph"])
+def test_logs_without_a_word_are_2_and_say_what_was_found(
+    command: str, files: dict[str, bytes], said: str, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    target = tmp_path / f"out{ENDINGS[command]}"
+    assert main([command, str(folder), "-o", str(target), "--workers", "1"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and not target.exists()
+    assert str(folder) in err and said in err
+
+
+def test_one_word_is_enough_for_an_answer(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "a.log").write_bytes(bytes(5_000) + b"\nhello\n")
+    (tmp_path / "b.log").touch()
+    assert main(["diagnose", str(tmp_path), "--workers", "1", "--exit-code"]) == 14
+    assert capsys.readouterr().out.startswith("UNDECIDED")
+
+
+def test_an_empty_share_of_many_is_a_part_like_the_others(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a.log").write_text(XID)
+    for index in range(3):
+        shard = ["--shard", f"{index}/3", "--workers", "1"]
+        assert main(["ingest", str(logs), "-o", str(tmp_path / f"{index}.parquet"), *shard]) == 0
+
+
+# --- what is asked for and cannot be
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["diagnose", "logs", "--workers", "x"], "'--workers'"),
+        (["diagnose", "logs", "--workers", "9" * 25], "'--workers'"),
+        (["diagnose", "logs", "--format", "f" * 5000], "'--format'"),
+        (["diagnose", "logs", "--formt", "json"], "--formt"),
+        (["diagnose", "logs", "--timezone", "z" * 5000], "unknown time zone"),
+        (["diagnose", "logs", "--timezone", ""], "unknown time zone"),
+        (["diagnose", "logs", "--scheduler", "nowhere"], "no Dask scheduler answers at nowhere"),
+        (["diagnose", "n" * 5000], "nnn"),
+        (["diagnose", "logs", "--checkpoints", "n" * 5000], "no checkpoint directory"),
+        (["ingest", "logs", "-o", "x.csv", "--shard", "2/2"], "--shard 2/2"),
+        (["ingest", "logs", "-o", "x.csv", "--shard", "a"], "--shard a"),
+        (["graph", "logs", "--rank", "x"], "'--rank'"),
+        (["graph", "logs", "--rank", "9" * 20], "--rank 99999999999999999999: the job has"),
+        (["checkpoints", "n" * 5000], "no checkpoint directory"),
+        (["checkpoints", "ckpt", "--tp", "0"], "'--tp'"),
+        (["checkpoints", "ckpt", "-o", "x.pdf"], "no form of the answer has the ending '.pdf'"),
+        (["signatures", "--role", "villain"], "--role 'villain' is none of cause"),
+        (["explain", "n" * 5000], "no such signature"),
+        (["n" * 5000], "No such command"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_one_short_sentence(
+    arguments: list[str], said: str, logs: Path, saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(logs.parent)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and said in err and err.count("\n") == 1 and len(err) < 700
+    assert "Value error" not in err and "unable to parse" not in err
+
+
+@pytest.mark.parametrize(
+    ("log", "good", "bad", "said"),
+    [
+        (XID, None, 0, "the logs name no rank"),
+        (
+            "[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: bad sample\n",
+            3,
+            4,
+            "the job has ranks 0 to 3",
+        ),
+    ],
+    ids=["no rank", "some rank"],
+)
+def test_a_rank_that_the_job_does_not_have(
+    log: str, good: int | None, bad: int, said: str, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "job.log").write_text(log)
+    for rank in (bad, 10**20):
+        assert main(["graph", str(tmp_path), "--rank", str(rank)]) == 2
+        assert capsys.readouterr() == ("", f"correlator: --rank {rank}: {said}\n")
+    if good is not None:
+        assert main(["graph", str(tmp_path), "--rank", str(good)]) == 0
+        assert capsys.readouterr().out.startswith(f"rank {good}: ")
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "-0330", "UTC+2", "-2", "Europe/Berlin", "utc"])
+def test_zones_and_offsets(zone: str, logs: Path) -> None:
+    assert main(["diagnose", str(logs), "--timezone", zone, "--workers", "1"]) == 0

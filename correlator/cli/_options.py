@@ -25,7 +25,9 @@ Timezone = Annotated[
     str | None,
     typer.Option(metavar="ZONE", callback=_known_zone, help="Zone of stamps that state none: Europe/Berlin, +02:00."),
 ]
-Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes that read; one a core by default.")]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=1024, help="Processes that read; one a core by default.")
+]
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers read: tcp://host:8786 (extra dask).")
 ]

@@ -7,12 +7,15 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from traceback import walk_tb
+from typing import TypeVar
 
 from correlator.errors import UsageError
 from correlator.report.safe import visible_lines
+
+Form = TypeVar("Form")
 
 
 def open_closed_streams() -> None:
@@ -99,6 +102,18 @@ def check_output(output: str | None, inputs: Sequence[str | None] = ()) -> None:
             raise UsageError(f"-o {output} is one of the inputs and would be overwritten; choose another file")
         if _is_below(path, folder):
             raise UsageError(f"-o {output} lies in {place}, which is read; choose a place outside of it")
+
+
+def form_of(output: str | None, endings: Mapping[str, Form], default: Form) -> Form:
+    """What the ending of the file says; ``default`` for standard output, a device, or a name without an ending."""
+    suffix = Path(output).suffix.lower() if output and output != "-" else ""
+    if not suffix or not output or (Path(output).exists() and not Path(output).is_file()):
+        return default
+    if suffix not in endings:
+        raise UsageError(
+            f"no form of the answer has the ending {suffix!r}; known are {', '.join(endings)}; or --format"
+        )
+    return endings[suffix]
 
 
 def _local(place: str | None) -> Path | None:

@@ -23,10 +23,12 @@ def executor_at(address: str | None) -> Iterator[Executor | None]:
         return
     try:
         from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         raise UsageError("--scheduler needs the extra `dask`: pip install 'rank-correlator[dask]'") from None
     connect: Any = Client  # not typed
     try:
+        get_address_host_port(address)  # a client that finds out by itself is left half made, and complains at the end
         client = connect(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]

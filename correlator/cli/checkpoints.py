@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from correlator.cli._output import check_output, write_output, write_stdout
+from correlator.cli._output import check_output, form_of, write_output, write_stdout
 
 
 class Format(StrEnum):
@@ -18,7 +18,9 @@ class Format(StrEnum):
     json = "json"
 
 
-_Size = typer.Option(metavar="N", min=1, help="Size the next run is to have, to say which checkpoints fit it.")
+#: The form that the ending of FILE asks for.
+_ENDINGS = {".txt": Format.text, ".text": Format.text, ".log": Format.text, ".json": Format.json}
+_Size = typer.Option(metavar="N", min=1, help="This size of the next run.")
 
 
 def run(
@@ -37,7 +39,10 @@ def run(
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
     ] = None,
 ) -> int:
-    """List every checkpoint in DIR: whole or not, why, its topology, and which one to resume from."""
+    """List every checkpoint and which one to resume from.
+
+    Of each: whether it is whole and if not why, and its topology; with the sizes of the next run, whether it fits them.
+    """
     check_output(output, [folder])
     import msgspec
 
@@ -45,9 +50,9 @@ def run(
     from correlator.checkpoints.listing import describe
     from correlator.report.safe import visible_json, visible_lines
 
+    chosen = format or form_of(output, _ENDINGS, Format.text)
     asked = {"world": world_size, "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep}
     found = describe(scan(Path(folder), deep=deep), {name: size for name, size in asked.items() if size is not None})
-    chosen = format or (Format.json if output and Path(output).suffix.lower() == ".json" else Format.text)
     if chosen is Format.json:
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         write_output(output, visible_json(data))

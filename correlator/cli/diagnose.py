@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from correlator.cli._options import Logs, Scheduler, Timezone, Workers
-from correlator.cli._output import check_output, write_output, write_stderr, write_stdout
-from correlator.errors import UsageError
+from correlator.cli._output import check_output, form_of, write_output, write_stderr, write_stdout
 
 if TYPE_CHECKING:
     from correlator.pipeline import Diagnosis
@@ -69,7 +67,8 @@ def run(
 ) -> int:
     """Say who failed first, why, and where to resume."""
     check_output(output, [*logs, checkpoints])
-    chosen = format or _format_of(output)
+    chosen = format or form_of(output, _ENDINGS, Format.text)
+    from correlator.cli._nothing import require_text
     from correlator.cli._progress import progress_on_stderr
     from correlator.cli._scheduler import executor_at
     from correlator.pipeline import diagnose
@@ -78,20 +77,10 @@ def run(
         diagnosis = diagnose(
             *logs, checkpoints=checkpoints, timezone=timezone, workers=workers, executor=executor, progress=progress
         )
+    if not diagnosis.document.inputs.events:
+        require_text(diagnosis.facts.ingested, logs)
     _WRITERS[chosen](diagnosis, output)
     return EXIT_CODES[diagnosis.document.verdict.class_] if exit_code else 0
-
-
-def _format_of(output: str | None) -> Format:
-    """What the ending of the file says; text for standard output, a device, or a name without an ending."""
-    suffix = Path(output).suffix.lower() if output and output != "-" else ""
-    if not suffix or not output or (Path(output).exists() and not Path(output).is_file()):
-        return Format.text
-    if suffix not in _ENDINGS:
-        raise UsageError(
-            f"no form of the answer has the ending {suffix!r}; known are {', '.join(_ENDINGS)}; or --format"
-        )
-    return _ENDINGS[suffix]
 
 
 def _write_json(diagnosis: Diagnosis, output: str | None) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
 _XID = re.compile(r"xid-?(\d+)")
 _NEAR_IDS = 5
+#: Bytes of standard input: a few lines are explained, a log is diagnosed.
+_LONGEST_TEXT = 4 << 20
 
 if TYPE_CHECKING:
     #: Entries that fit, entries that are near, Xid numbers of the text; the better ones first.
@@ -40,7 +42,7 @@ def run(
     from correlator.report.encyclopedia import render_entry, render_near
     from correlator.report.layout import render_for
 
-    text = (sys.stdin.read() if what == "-" else what).strip()
+    text = (_from_stdin() if what == "-" else what).strip()
     if not text:
         raise UsageError("there is no text to explain; give an id or a line of a log")
     fitting, near, xids = _look_up(text)
@@ -49,6 +51,13 @@ def run(
     page = render_entry(fitting[0], [*fitting[1:], *near], xids) if fitting else render_near(near, xids)
     write_stdout(render_for(sys.stdout, page))
     return 0
+
+
+def _from_stdin() -> str:
+    data = sys.stdin.buffer.read(_LONGEST_TEXT + 1)
+    if len(data) > _LONGEST_TEXT:
+        raise UsageError(f"more than {_LONGEST_TEXT >> 20} MiB to explain; `correlator diagnose -` reads whole logs")
+    return data.decode(errors="replace")
 
 
 def _look_up(text: str) -> _Found:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from correlator.cli._options import Logs, Timezone, Workers
 from correlator.cli._output import check_output, write_output, write_stderr, write_stdout
 from correlator.errors import UsageError
+
+if TYPE_CHECKING:
+    from correlator.diagnosis import Document
 
 
 def run(
@@ -38,14 +41,17 @@ def run(
 
     check_output(output, logs)
     write = graph_writer(Path(output).suffix) if output else None
+    from correlator.cli._nothing import require_text
     from correlator.cli._progress import progress_on_stderr
     from correlator.pipeline import diagnose
 
     with progress_on_stderr() as progress:
         diagnosis = diagnose(*logs, timezone=timezone, workers=workers, progress=progress)
-    graph, world_size = diagnosis.graph, diagnosis.document.job.world_size
-    if rank is not None and world_size and rank >= world_size:
-        raise UsageError(f"--rank {rank}: the job has ranks 0 to {world_size - 1}")
+    if not diagnosis.document.inputs.events:
+        require_text(diagnosis.facts.ingested, logs)
+    graph = diagnosis.graph
+    if rank is not None:
+        _check_rank(rank, diagnosis.document)
     if output and write:
         part = graph if rank is None else way_to(graph, rank)
         write_output(output, write(part))
@@ -57,3 +63,15 @@ def run(
 
         write_stdout(render_for(sys.stdout, render_standing(diagnosis.document, rank)))
     return 0
+
+
+def _check_rank(rank: int, document: Document) -> None:
+    """Raises UsageError for a rank that the job cannot have or, where its size is not known, that nothing names."""
+    from correlator.report.words import ranks_words
+
+    size = document.job.world_size
+    named = {*document.initiator.ranks, *document.collateral.ranks, *(r for e in document.cascade for r in e.ranks)}
+    if size and rank >= size:
+        raise UsageError(f"--rank {rank}: the job has ranks 0 to {size - 1}")
+    if not size and rank not in named:
+        raise UsageError(f"--rank {rank}: the logs name {ranks_words(sorted(named))}")

@@ -22,11 +22,12 @@ def run(
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> int:
-    """Write the event table (Parquet, Arrow, CSV), or merge the parts of one."""
+    """Write the event table (Parquet, Arrow, CSV) or merge its parts."""
     check_output(output, logs)
     from correlator.event_export import event_writer
 
     write = event_writer(Path(output).suffix)
+    from correlator.cli._nothing import require_text
     from correlator.cli._progress import progress_on_stderr
     from correlator.cli._scheduler import executor_at
     from correlator.ingest import as_part, parse_shard
@@ -35,6 +36,7 @@ def run(
     share = parse_shard(shard) if shard else None
     with progress_on_stderr() as progress, executor_at(scheduler) as executor:
         read = read_events(*logs, timezone=timezone, workers=workers, executor=executor, shard=share, progress=progress)
+    require_text(read, logs)
     write_output(output, write(as_part(read)))
     write_stderr(f"{read.events.num_rows:,} events written to {output}\n")
     return 0

@@ -15,7 +15,7 @@ _PIPED_WIDTH = 1000
 
 def run(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only entries that hold every WORD in id or title.")
+        list[str] | None, typer.Argument(metavar="WORD", help="Only entries that hold every WORD in id or title.")
     ] = None,
     class_: Annotated[str | None, typer.Option("--class", metavar="CLASS", help="Only entries of this class.")] = None,
     role: Annotated[
@@ -23,7 +23,10 @@ def run(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="List every entry.")] = False,
 ) -> int:
-    """List the failure signatures: how many of what kind; those you ask for; all with --all or through a pipe."""
+    """Count the failure signatures, or list those asked for.
+
+    All are listed with --all or through a pipe.
+    """
     from correlator.report.encyclopedia import render_list, render_overview
     from correlator.report.layout import render_for
     from correlator.signatures.model import CLASSES, ROLES, load_signatures
