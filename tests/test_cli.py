@@ -480,7 +480,8 @@ def test_commands_of_a_page_name_what_to_fill_in(capsys: Capture) -> None:
 
 def test_every_command_has_help() -> None:
     listed = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
-    for command in ("diagnose", "ingest", "graph", "schema", "signatures", "explain"):
+    assert "..." not in listed.partition("Commands:")[2]  # no summary is cut
+    for command in ("diagnose", "ingest", "graph", "checkpoints", "schema", "signatures", "explain"):
         assert f"\n  {command} " in listed
         done = subprocess.run([*COMMAND, command, "--help"], capture_output=True, text=True, check=True)
         assert "Usage: correlator" in done.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,17 +20,20 @@ class Format(StrEnum):
 
 #: The form that the ending of FILE asks for.
 _ENDINGS = {".txt": Format.text, ".text": Format.text, ".log": Format.text, ".json": Format.json}
-_Size = typer.Option(metavar="N", min=1, help="This size of the next run.")
+
+
+def _size(of: str) -> Any:
+    return typer.Option(metavar="N", min=1, help=f"{of} of the next run.")
 
 
 def run(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of the checkpoints.")],
-    world_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ranks of the next run.")] = None,
-    tp: Annotated[int | None, _Size] = None,
-    pp: Annotated[int | None, _Size] = None,
-    dp: Annotated[int | None, _Size] = None,
-    cp: Annotated[int | None, _Size] = None,
-    ep: Annotated[int | None, _Size] = None,
+    world_size: Annotated[int | None, _size("Ranks")] = None,
+    tp: Annotated[int | None, _size("Tensor parallel size")] = None,
+    pp: Annotated[int | None, _size("Pipeline parallel size")] = None,
+    dp: Annotated[int | None, _size("Data parallel size")] = None,
+    cp: Annotated[int | None, _size("Context parallel size")] = None,
+    ep: Annotated[int | None, _size("Expert parallel size")] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte: checksums, and all numbers for NaN.")] = False,
     format: Annotated[
         Format | None, typer.Option(help="Form of the answer; by default text, or what the ending of FILE says.")

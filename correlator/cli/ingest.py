@@ -22,7 +22,10 @@ def run(
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> int:
-    """Write the event table (Parquet, Arrow, CSV) or merge its parts."""
+    """Write the event table (Parquet, Arrow, CSV).
+
+    LOGDIR may hold parts of one that other runs wrote: they are merged.
+    """
     check_output(output, logs)
     from correlator.event_export import event_writer
 
