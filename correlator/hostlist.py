@@ -32,7 +32,7 @@ def expand_hostlist(text: str) -> list[str]:
     """
     names: dict[str, None] = {}
     for part in _split_outside_brackets(text):
-        for name in _expand_part(part):
+        for name in _expand_part(part) if len(names) < LIMIT else [part]:
             names.setdefault(name)
     return list(names)
 
@@ -44,8 +44,13 @@ def expand_ranges(text: str) -> list[int]:
     [0, 1, 2, 3, 7]
     """
     numbers: dict[int, None] = {}
+    expanded = 0
     for part in text.split(","):
-        for item in _expand_range(part.strip()) or ():
+        items = _expand_range(part.strip()) or ()
+        expanded += len(items)
+        if expanded > LIMIT:
+            break
+        for item in items:
             if is_rank(int(item)):
                 numbers.setdefault(int(item))
     return list(numbers)

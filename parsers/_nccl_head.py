@@ -12,10 +12,10 @@ Source: NVIDIA/nccl ``src/debug.cc``, tags 2.6 to 2.30.
 
 from __future__ import annotations
 
-HEAD = r"(?:(?P<node>[\w.-]{1,255}):(?P<pid>\d+):(?P<tid>\d+) \[(?:(?P<gpu>\d+)|-\d+)\] )?"
+HEAD = r"(?:\b(?P<node>[\w.-]{1,255}):(?P<pid>\d{1,19}):(?P<tid>\d{1,19}) \[(?:(?P<gpu>\d{1,19})|-\d{1,19})\] )?"
 
 #: Up to the text of a warning.
-WARN = HEAD + r"(?:(?P<source>[\w./-]+):\d+ (?:\((?P<function>[^)]*)\) )?)?NCCL WARN "
+WARN = HEAD + r"(?:(?P<source>[\w./-]{1,255}):\d{1,9} (?:\((?P<function>[^)]*)\) )?)?NCCL WARN "
 
 #: Up to the text of an information line.
 INFO = HEAD + r"NCCL INFO "

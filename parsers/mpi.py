@@ -265,7 +265,7 @@ PARSER = Parser(
             # the launcher folds equal help messages of several processes into one
             event="mpi.note",
             literals=("sent help message ", "base_help_aggregate"),
-            regex=r"(?P<processes>\d+) more process(?:es)? ha(?:s|ve) sent help message (?P<topic>.*)$|"
+            regex=r"(?P<processes>\d{1,9}) more process(?:es)? ha(?:s|ve) sent help message (?P<topic>.*)$|"
             r"Set MCA parameter \"\w+_base_help_aggregate\"",
             sample="[node001:4700] 1 more process has sent help message help-mpi-btl-tcp.txt / client connect fail",
             severity="info",

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from correlator.errors import CorrelatorError
-from correlator.events import Found, Parser, Pattern
+from correlator.events import BODY_LIMIT, Found, Parser, Pattern
 from correlator.scan import Engine, build_engine
 
 #: Most characters of a line that a pattern sees, around its literal: what regular expressions cost on adversarial
 #: text grows with the square of its length. The literal stands behind the first _BEFORE of them where the line is long.
 PATTERN_TEXT = 8192
 _BEFORE = 2048
+_KEPT_BEFORE = 200
 #: Places of one literal in a long line that are tried.
 _PLACES = 4
 
@@ -39,6 +40,14 @@ def views(text: str, literals: Sequence[str]) -> Iterator[str]:
         tried += 1
         if tried == _PLACES:
             return
+
+
+def excerpt(text: str, literals: Sequence[str]) -> str:
+    """What is kept of a line: all of it, save that a long run of something else before the literal is cut."""
+    if len(text) <= BODY_LIMIT:
+        return text
+    at = min((at for literal in literals if (at := text.find(literal)) >= 0), default=0)
+    return text if at < BODY_LIMIT // 2 else text[at - _KEPT_BEFORE :]
 
 
 def _places(text: str, literal: str) -> Iterator[int]:

@@ -18,7 +18,7 @@ from correlator.ingest.blocks import BlockLines, LineIndex
 from correlator.ingest.candidates import CandidateScan
 from correlator.ingest.error_words import WORDS, error_severity
 from correlator.ingest.last_signs import label_of
-from correlator.ingest.matching import Entry, Matcher
+from correlator.ingest.matching import Entry, Matcher, excerpt
 from correlator.ingest.rows import Row, fill
 from correlator.ingest.windows import MAX_LINE, Window
 from correlator.ingest.work import Failure, Limits, Unit, UnitResult
@@ -256,6 +256,7 @@ class UnitReader:
         row["event"] = entry.pattern.event
         row["severity"] = entry.pattern.severity
         row["_entry"] = entry.number
+        row["body"] = excerpt(p.text, entry.pattern.literals)
         fill(row, fields)
         if "rank" in fields and row.get("rank") is not None:
             row["rank_basis"] = "line"
