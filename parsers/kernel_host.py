@@ -17,7 +17,8 @@ _AER_RECEIVED = (
     rf"(?: from)?:? (?P<pci_bus_id>{ADDRESS})"
 )
 _AER_DETAIL = (
-    rf"(?:(?P<driver>[\w-]{1,64}) )?(?P<pci_bus_id>{ADDRESS}): (?:AER: )?PCIe Bus Error: severity=(?P<aer_severity>KIND), "
+    rf"(?:(?P<driver>[\w-]{{1,64}}) )?(?P<pci_bus_id>{ADDRESS}): (?:AER: )?"
+    r"PCIe Bus Error: severity=(?P<aer_severity>KIND), "
     r"type=(?P<layer>[^,]*)(?:, ?(?:id=\w+)?\(?(?P<agent>[^()]*)\)?)?"
 )
 _UNCORRECTED = r"Uncorrect(?:ed|able) \((?:Non-)?Fatal\)"
