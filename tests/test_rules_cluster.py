@@ -228,3 +228,15 @@ def test_a_requeued_job_that_ends_well_did_not_fail(tmp_path):
         "== exit 0 ==",
     ]
     assert diagnose(tmp_path, {"pretrain.out": lines}).verdict.class_ == "none"
+
+
+def test_fan_in_labels_may_be_called_node(tmp_path):
+    files = torchrun(
+        {0: peer_closed(0), 1: peer_closed(1), 2: raises("ValueError: bad token", rank=2), 3: peer_closed(3)}
+    )
+    names = {"gpu-a017": "node01", "gpu-a018": "node02"}
+    lines = []
+    for file, text in files.items():
+        host = file.removesuffix(".log")
+        lines += [x.replace(host, names[host]) for x in labelled(names[host], text)]
+    assert diagnose(tmp_path, {"pdsh.txt": lines}).initiator.nodes == ["node02"]

@@ -55,7 +55,7 @@ _NO_HOST = re.compile(
     r"(?:[A-Z]+|\d+|.*(?:Error|Exception|Warning|Interrupt|Exit)|(?:rank|gpu|cuda|step|epoch|iter\w*|layer|loss|lr|proc\w*"
     r"|local_rank|device|train\w*|eval\w*|val\w*|test\w*|time|srun|sbatch|slurmstepd|slurmd|mpirun|mpiexec|mpiexec\.hydra|prterun"
     r"|orterun|torchrun|python[\d.]*|bash|sh|ssh|pdsh|sudo|error|warning|warn|info|note|usage|wandb|hint|kernel|fatal"
-    r"|nvidia-\w+|git|pip|make|ninja|ray|host|hosts|nodes?|name|version|date|total|from|file|line)[-_]?\d*)$",
+    r"|nvidia-\w+|git|pip|make|ninja|ray|hosts|nodes|name|version|date|total|from|file|line)[-_]?\d*|host|node)$",
     re.I,
 )
 
