@@ -27,6 +27,7 @@ from correlator.containers.tar import unpack_tar
 from correlator.containers.unpack import Contents, Unpacker
 from correlator.containers.zip import unpack_zip
 from correlator.errors import NothingReadable, UsageError
+from correlator.flightrecorder.reader import is_dump
 from correlator.path_claims import PathClaims, path_claims
 from correlator.reading import SNIFF_BYTES, Budget, archive_of, binary_reason, compression_of, read_head, utf16_of
 
@@ -38,6 +39,7 @@ ARCHIVE_DEPTH = 2
 class SourceFile:
     """A file to be read. ``name`` is relative to LOGDIR with ``/``; ``size`` in bytes as stored; ``mtime_ns`` UTC.
 
+    ``form``: lines of text, or a dump of PyTorch's flight recorder; a dump's name says nothing about log lines.
     ``spool`` keeps the temporary copy that ``path`` leads to, for what is no file of its own.
     """
 
@@ -48,6 +50,7 @@ class SourceFile:
     claims: PathClaims
     mtime_ns: int = 0
     recoded: bool = False
+    form: Literal["log", "flight recorder"] = "log"
     spool: Spool | None = _field(default=None, compare=False, repr=False)
 
     @property
@@ -87,6 +90,8 @@ def _with_series(files: list[SourceFile]) -> list[SourceFile]:
     series: dict[tuple[str, str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, file in enumerate(files):
         claims = file.claims
+        if file.form != "log":
+            continue
         if claims.rank is None and claims.local_rank is None and claims.task is None and claims.node is None:
             folder, _, base = file.name.rpartition("/")
             match = _SERIES.match(base)
@@ -121,7 +126,7 @@ def _name_reason(name: str) -> str | None:
 def _reason(name: str, head: bytes) -> str | None:
     """Why the file with this name and these first bytes is not read; None when it may be."""
     reason = _name_reason(name)
-    if reason is None and archive_of(head) is None and compression_of(head) is None:
+    if reason is None and archive_of(head) is None and compression_of(head) is None and not is_dump(name, head):
         reason = binary_reason(head)
     return reason
 
@@ -227,6 +232,7 @@ class _Finder:
         reason = _name_reason(name)
         compression: str | None = None
         recoded = False
+        dump = is_dump(name, b"") and not size
         if reason is None and size:
             try:
                 with path.open("rb", buffering=0) as stream:
@@ -238,14 +244,20 @@ class _Finder:
                 if kind == "tar" or (kind == "zip" and compression is None):
                     self._open_archive(path, name, kind, compression, depth + 1, budget or Budget(size))
                     return
-                reason = binary_reason(text)
+                dump = is_dump(name, text)
+                reason = None if dump else binary_reason(text)
             except OSError as error:
                 reason = _os_reason(error, "file")
         if reason is not None:
             self._leave_out(name, reason)
             return
         spool = self._spool if spooled else None
-        self.files.append(SourceFile(path, name, size, compression, path_claims(name), mtime_ns, recoded, spool))
+        claims = path_claims(name)
+        if dump:
+            # The rank is that of the dump; no log of it was collected.
+            claims = replace(claims, rank=None, local_rank=None, task=None)
+        form: Literal["log", "flight recorder"] = "flight recorder" if dump else "log"
+        self.files.append(SourceFile(path, name, size, compression, claims, mtime_ns, recoded, form, spool))
 
     def _open_archive(
         self, path: Path, name: str, kind: Literal["tar", "zip"], compression: str | None, depth: int, budget: Budget

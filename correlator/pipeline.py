@@ -145,7 +145,7 @@ def diagnose(
     outcome = outcome_of(facts, findings)
     chosen = ranked[0].finding if ranked and outcome.failed is not False else None
     graph = build_graph(facts, chosen, [r.finding for r in ranked[1:]])
-    raw = RawLines({f.name: f for f in read.sources})
+    raw = RawLines({f.name: f for f in read.sources if f.form == "log"})
     job = describe_job(facts)
     verdict, initiator, evidence, alternatives, ruled_out, actions, verify = attribute(
         facts, ranked, outcome, raw.text, job.job_id

@@ -66,7 +66,7 @@ def as_part(read: Ingested) -> pa.Table:
     sources = [
         _Source(_printable(s.path), s.name, s.size, s.compression, s.claims, s.mtime_ns, s.recoded)
         for s in read.sources
-        if s.spool is None  # temporary copies are gone by the time the part is read
+        if s.spool is None and s.form == "log"  # temporary copies are gone by the time the part is read
     ]
     beside = _Beside(
         _VERSION, read.shard, read.writers, read.files, read.skipped, read.warnings, read.bytes, read.lines, sources

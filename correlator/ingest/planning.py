@@ -28,8 +28,10 @@ _HEAD_BYTES, _HEAD_BUDGET = 16 << 10, 8 << 20
 _TAIL_BYTES, _TAIL_BUDGET = 64 << 10, 32 << 20
 _LEAST_BYTES = 2048
 # Rows of frequent harmless lines, all units together, and how many kinds of them one file is thought to have.
-_SPARSE_BUDGET, _SPARSE_KINDS = 20_000, 6
+_SPARSE_BUDGET, _SPARSE_KINDS = 6_000, 6
 _SPARSE_LEAST, _SPARSE_MOST = 3, 50
+# Hits of one harmless literal at either edge of a window that are parsed, all units together and in one.
+_HARMLESS_BUDGET, _HARMLESS_LEAST, _HARMLESS_MOST = 1_500, 16, 64
 # Files from which the job's context is judged.
 _SAMPLE_FILES = 64
 
@@ -48,6 +50,7 @@ def choose_limits(files: int, units: int) -> Limits:
     """How closely files are looked at, given how many there are."""
     return Limits(
         sparse_quota=max(_SPARSE_LEAST, min(_SPARSE_MOST, _SPARSE_BUDGET // (_SPARSE_KINDS * units))),
+        harmless=max(_HARMLESS_LEAST, min(_HARMLESS_MOST, _HARMLESS_BUDGET // units)),
         head_bytes=max(_LEAST_BYTES, min(_HEAD_BYTES, _HEAD_BUDGET // files)),
         tail_bytes=max(_LEAST_BYTES, min(_TAIL_BYTES, _TAIL_BUDGET // files)),
     )
@@ -80,6 +83,7 @@ def is_sampled_whole(file: SourceFile, size: int) -> bool:
 
 def judge_job(files: Sequence[SourceFile], job: JobContext) -> JobContext:
     """What the files say together: the time around which they lie, and what ``[rankN]:`` means in them."""
+    files = [file for file in files if file.form == "log"] or files
     step = max(1, len(files) // _SAMPLE_FILES)
     dated: list[int] = []
     tags = RankTags()
@@ -105,7 +109,7 @@ def plan_units(files: Sequence[SourceFile]) -> list[Unit]:
     units: list[Unit] = []
     for position, file in enumerate(files):
         start = 0
-        while not file.streamed and file.size - start >= 2 * UNIT_BYTES:
+        while file.form == "log" and not file.streamed and file.size - start >= 2 * UNIT_BYTES:
             units.append(Unit(len(units), position, file, start, start + UNIT_BYTES))
             start += UNIT_BYTES
         units.append(Unit(len(units), position, file, start, file.size))

@@ -23,6 +23,7 @@ import pyarrow as pa
 from correlator.discovery import Discovery, SkippedFile, SourceFile, discover
 from correlator.envelopes.file_context import JobContext, file_context
 from correlator.events import Parser, Pattern
+from correlator.ingest.dumps import read_dump_unit
 from correlator.ingest.matching import Matcher
 from correlator.ingest.merging import FileSummary, merge_file
 from correlator.ingest.planning import (
@@ -219,6 +220,8 @@ def _matcher(plan: Plan) -> Matcher:
 
 def _read_unit(unit: Unit, matcher: Matcher, plan: Plan) -> UnitResult:
     file, sample = unit.file, plan.limits.head_bytes
+    if file.form == "flight recorder":
+        return read_dump_unit(unit)
     head, tail = read_samples(file, sample)
     context = file_context(
         plan.job,

@@ -101,6 +101,9 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
     for row in rows:
         if row.event == "nccl.address" and row.node and row.attr("address"):
             top.aliases.setdefault(row.attr("address"), row.node)
+    for row in rows:
+        if row.emitter == "fr" and row.node is None and row.file in from_path:
+            row.node, row.node_basis = from_path[row.file], "path"
     top.nodes = sorted({w.node for w in ingested.writers if w.node} | {r.node for r in rows if r.node} | set(known))
     top.collected_nodes = {w.node for w in ingested.writers if w.node}
 
@@ -143,7 +146,8 @@ def _nodes_from_paths(
         if hits:
             found[summary.name] = hits[-1]
         elif not by_file.get(summary.name):
-            rest.append((summary.name, _parts(_components(summary.name))))
+            dump = summary.emitters == ("fr",)  # its own name numbers ranks
+            rest.append((summary.name, _parts(_components(summary.name)[: -1 if dump else None])))
     # No line anywhere confirms these names, so only host-like ones count: where siblings differ, where they look like a
     # known host, or where a folder gathers several files.
     families: dict[tuple[tuple[int, int], str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

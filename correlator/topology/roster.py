@@ -154,7 +154,7 @@ def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -
         if (
             row.rank is not None
             and row.node
-            and row.event.startswith(("torchrun.", "python.", "nccl.", "c10d.", "megatron.nan"))
+            and row.event.startswith(("torchrun.", "python.", "nccl.", "c10d.", "fr.", "megatron.nan"))
         ):
             known = top.ranks.setdefault(row.rank, Rank(row.rank))
             known.node = known.node or row.node
