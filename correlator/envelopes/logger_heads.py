@@ -200,7 +200,7 @@ def bare_stamp(text: str, p: Peeled, ctx: FileContext) -> str | None:
     rest = text[stamp.end :]
     if rest and rest[0] not in " \t|:-<[,]":
         return None
-    if stamp.resolution_ns == SECOND and stamp.dated and text[:10].isdecimal() and not rest.startswith(" "):
+    if stamp.resolution_ns == SECOND and stamp.dated and text[:10].isdecimal() and (p.headed or rest[:1] != " "):
         return None  # a bare number of ten digits is an epoch only in front of a syslog host
     letters = not text[0].isdecimal()
     if "." in text[:12] and text[:10].isdecimal():  # journalctl short-unix

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 
+from correlator.envelopes.clusters import alerted, numbered_event
 from correlator.envelopes.heads import after_stamp
 from correlator.envelopes.labels import actor, fan_in, host_slot, kubectl, mpi, rank_colon, rank_prefix, rank_word
 from correlator.envelopes.logger_heads import (
@@ -35,8 +36,8 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 _BRACKET: tuple[Rule, ...] = (
     kubectl, rank_prefix, c10, mpi, fan_in, bracket_kernel, bracket_head, rank_colon, claims,
 )  # fmt: skip
-_DIGIT: tuple[Rule, ...] = (cri, fan_in, bare_stamp, claims)
-_UPPER: tuple[Rule, ...] = (glog, level_first, fan_in, bare_stamp, host_slot, rank_word, claims)
+_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, bare_stamp, claims)
+_UPPER: tuple[Rule, ...] = (glog, alerted, level_first, fan_in, bare_stamp, host_slot, rank_word, claims)
 _LOWER: tuple[Rule, ...] = (fan_in, facility, host_slot, rank_word, claims)
 _RULES: dict[str, tuple[Rule, ...]] = {
     "[": _BRACKET,
@@ -44,6 +45,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "(": (actor,),
     "<": (angle,),
     " ": (fan_in, bracket_head),
+    "-": (alerted,),
     **dict.fromkeys("0123456789", _DIGIT),
     **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _UPPER),
     **dict.fromkeys("abcdefghijklmnopqrstuvwxyz", _LOWER),
@@ -60,8 +62,18 @@ _MIDDLE = re.compile(
     rf"|(?:{'|'.join(MONTHS)}) [ \d]\d \d\d:\d\d:\d\d [\w.-]+ kernel: "
     r"|(?<=[\]|%])Traceback \(most recent call last\):"
 )
-#: One of these stands in whatever _MIDDLE can find; the check is ten times cheaper than the search.
-_MIDDLE_SIGNS = (".cpp:", ".py:", "[rank", " kernel: ", "Traceback (most", "] [")
+
+
+def _may_hold_head(text: str) -> bool:
+    """Whether _MIDDLE may find something; ten times cheaper than the search, and no loop since every line pays."""
+    return (
+        ".cpp:" in text
+        or ".py:" in text
+        or "[rank" in text
+        or " kernel: " in text
+        or "Traceback (most" in text
+        or "] [" in text
+    )
 
 
 def strip_ansi(text: str) -> str:
@@ -142,7 +154,7 @@ def peel(line: str, context: FileContext) -> Peeled:
     if "\x00" in text:  # left by a crashed node
         text = text.replace("\x00", "")
     text = _peel_layers(text, p, context)
-    if (not p.headed or p.logger is None) and any(sign in text for sign in _MIDDLE_SIGNS):
+    if (not p.headed or p.logger is None) and _may_hold_head(text):
         middle = _MIDDLE.search(text, 1)
         if middle and "] " not in text[: middle.start()].replace("it/s] ", ""):
             text = _peel_layers(text[middle.start() :], p, context)
