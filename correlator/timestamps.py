@@ -13,7 +13,9 @@ Three things a stamp may leave open, and what fills them:
 
 from __future__ import annotations
 
+import heapq
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
@@ -282,19 +284,35 @@ def announced_stamp(text: str, clock: Clock) -> Stamp | None:
     return match_stamp(text, match.end(), clock) if match else None
 
 
-_DATED = re.compile(
-    rb"(?<![\d.])20\d\d-[01]\d-[0-3]\d[T _][0-2]\d:[0-5]\d:[0-5]\d"
-    rb"|(?<![\d.])[01]\d/[0-3]\d/20\d\d [0-2]\d:[0-5]\d:[0-5]\d"
-    rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d"
-    rb" (?:[A-Z]{3,4} )?20\d\d"
-)
+# Dated stamps by a part that begins with a plain byte, which makes the search ten times faster; each with the length of
+# what stands before that part, and the form of all of it.
+_DATED = [
+    (re.compile(part), before, re.compile(whole))
+    for part, before, whole in (
+        (rb"20\d\d-[01]\d-[0-3]\d[T _]", 0, rb"(?<![\d.])20\d\d-[01]\d-[0-3]\d[T _][0-2]\d:[0-5]\d:[0-5]\d"),
+        (rb"/20\d\d [0-2]\d:", 5, rb"(?<![\d.])[01]\d/[0-3]\d/20\d\d [0-2]\d:[0-5]\d:[0-5]\d"),
+        (
+            rb":[0-5]\d (?:[A-Z]{3,4} )?20\d\d",
+            16,
+            rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d"
+            rb" \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?20\d\d",
+        ),
+    )
+]
+
+
+def _dated_places(sample: bytes, part: re.Pattern[bytes], before: int, whole: re.Pattern[bytes]) -> Iterator[int]:
+    for found in part.finditer(sample):
+        start = found.start() - before
+        if start >= 0 and whole.match(sample, start):
+            yield start
 
 
 def dated_stamps_ns(sample: bytes, clock: Clock, limit: int = 50) -> list[int]:
     """Times of the first stamps with a year anywhere in a sample: the neighbours that give year-less stamps a year."""
     found: list[int] = []
-    for match in _DATED.finditer(sample):
-        stamp = match_stamp(sample[match.start() : match.end() + 16].decode("latin-1"), 0, clock)
+    for start in heapq.merge(*(_dated_places(sample, *form) for form in _DATED)):
+        stamp = match_stamp(sample[start : start + 48].decode("latin-1"), 0, clock)
         if stamp:
             found.append(stamp.ns)
         if len(found) >= limit:

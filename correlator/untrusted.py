@@ -19,6 +19,8 @@ MOST_DIGITS = 200
 _LITERAL_LIMIT, _BRACKET_LIMIT = 1 << 16, 2000
 
 _LONG_NUMBER = re.compile(rf"(\d{{{MOST_DIGITS}}})\d+")
+# Of a longer number, every 50th character of the text shows four digits in a row.
+_STRIDE, _STRIDDEN = MOST_DIGITS // 4, re.compile(r"\d{4}")
 
 
 def shorten_numbers(text: str) -> str:
@@ -27,7 +29,9 @@ def shorten_numbers(text: str) -> str:
     >>> shorten_numbers("7 " + "9" * 5000) == "7 " + "9" * 200
     True
     """
-    return _LONG_NUMBER.sub(r"\1", text) if len(text) > MOST_DIGITS else text
+    if len(text) <= MOST_DIGITS or not _STRIDDEN.search(text[::_STRIDE]):
+        return text
+    return _LONG_NUMBER.sub(r"\1", text)
 
 
 def is_rank(number: int) -> bool:

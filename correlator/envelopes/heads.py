@@ -64,16 +64,21 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+$|HYDRA$|MainThread$|__main__$|root
 _FILE_THEN_SPACE = re.compile(r"\s(?P<logger>[\w./-]+\.(?:py|cc|cpp):\d+)\]?:?\s(?:>>\s)?")
 
 
+# Two words, the first in small letters: no format begins so, and many messages do.
+_WORDS = re.compile(r" +[a-z]+ ")
+_GAP = re.compile(r"\s(?:>>|-|\|)\s|[:,]\s|\s+(?=\[)|\s|\t")
+
+
 def after_stamp(rest: str, p: Peeled) -> str:
     """The message behind a stamp; its level, logger, process and rank go into ``p``. One space is removed, not more."""
-    for form in _FORMATS:
+    for form in () if _WORDS.match(rest) else _FORMATS:
         match = form.match(rest)
         if match:
             _take(match.groupdict(), p)
             rest = rest[match.end() :]
             break
     else:
-        if match := re.match(r"\s(?:>>|-|\|)\s|[:,]\s|\s+(?=\[)|\s|\t", rest):
+        if match := _GAP.match(rest):
             rest = rest[match.end() :]
     return _brackets(rest, p)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from correlator.ingest.matching import Entry, Matcher
 from correlator.ingest.rows import Row
 from correlator.ingest.windows import MAX_LINE, Window
+from correlator.ingest.work import Limits
 from correlator.scan import Hit
 
 #: How many hits of one literal at either edge of a window are parsed; those between are only counted. In a file of one
-#: writer: harmless ones, others. In a file of many writers each may have its say.
-FLOOD_INFO = 64
+#: writer (harmless ones: ``Limits.harmless``). In a file of many writers each may have its say.
 FLOOD = 1000
 FLOOD_SHARED = 16_000
 
@@ -22,19 +22,20 @@ _ENOUGH = 8
 
 
 class CandidateScan:
-    """The candidate lines of one window. ``sparse_quota``: first and last hits kept of every sparse pattern."""
+    """The candidate lines of one window; ``several``: of a file of several writers."""
 
-    def __init__(self, window: Window, matcher: Matcher, *, sparse_quota: int, several: bool) -> None:
+    def __init__(self, window: Window, matcher: Matcher, *, limits: Limits, several: bool) -> None:
         self._window = window
         self._matcher = matcher
-        self._quota = sparse_quota
+        self._quota = limits.sparse_shared if several else limits.sparse
+        self._harmless = limits.harmless
         self._several = several
         self._dense, self._sparse = matcher.engines()
         self._left_out: list[tuple[int, list[int]]] = []
         # A line that starts in the window may end behind it.
         self._stop = min(window.size, window.end + MAX_LINE)
 
-    def lines(self) -> Iterator[tuple[int, int, list[Entry]]]:
+    def lines(self) -> Iterator[tuple[int, int, Sequence[Entry]]]:
         """Bounds of own lines with literals in them, in order, with the patterns to try."""
         window, matcher = self._window, self._matcher
         hits = self._without_floods(self._starts(self._dense.scan(window.data, window.start, self._stop)))
@@ -60,9 +61,8 @@ class CandidateScan:
         lengths = self._matcher.dense_lengths
         return sorted((to - lengths[number], number) for to, number in hits)
 
-    def _entries(self, numbers: list[int]) -> list[Entry]:
-        distinct = set(numbers)
-        return self._matcher.candidates((n for n in distinct if n >= 0), (-1 - n for n in distinct if n < 0))
+    def _entries(self, numbers: list[int]) -> Sequence[Entry]:
+        return self._matcher.candidates(frozenset(numbers))
 
     def _sparse_hits(self) -> list[Hit]:
         """The first and last few hits of sparse literals: forwards until enough, then backwards."""
@@ -93,7 +93,7 @@ class CandidateScan:
 
     def _without_floods(self, hits: list[Hit]) -> list[Hit]:
         """Hits without the middle of a flood: what a literal repeats thousands of times is counted, not parsed."""
-        if len(hits) <= 2 * FLOOD_INFO:
+        if len(hits) <= 2 * self._harmless:
             return hits
         by_literal: dict[int, list[int]] = defaultdict(list)
         for position, number in hits:
@@ -103,7 +103,7 @@ class CandidateScan:
             keep = FLOOD_SHARED
             if not self._several:
                 harmless = all(entry.pattern.severity == "info" for entry in self._matcher.dense_entries[number])
-                keep = FLOOD_INFO if harmless else FLOOD
+                keep = self._harmless if harmless else FLOOD
             if len(positions) > 2 * keep:
                 gaps[number] = positions[keep], positions[-keep]
                 self._left_out.append((number, positions[keep:-keep]))

@@ -17,6 +17,8 @@ from correlator.scan import Engine, build_engine
 PATTERN_TEXT = 8192
 _BEFORE = 2048
 _KEPT_BEFORE = 200
+# Sets of literals that were hit together whose patterns are remembered.
+_MOST_SETS = 10_000
 #: Places of one literal in a long line that are tried.
 _PLACES = 4
 
@@ -117,6 +119,7 @@ class Matcher:
         self.sparse_literals = tuple(sorted(sparse))
         self.dense_entries = [dense[literal] for literal in self.dense_literals]
         self.sparse_entries = [sparse[literal] for literal in self.sparse_literals]
+        self._candidates: dict[frozenset[int], Sequence[Entry]] = {}
 
     def _compile(self, parser: int, order: int, pattern: Pattern, extra: bool) -> Entry:
         if not pattern.literals or not all(literal.isascii() and literal for literal in pattern.literals):
@@ -131,8 +134,19 @@ class Matcher:
         """The compiled literal sets, dense and sparse."""
         return build_engine(self.dense_literals), build_engine(self.sparse_literals)
 
-    def candidates(self, dense: Iterable[int], sparse: Iterable[int]) -> list[Entry]:
-        """The patterns whose literals were hit, in the order in which they are to be tried."""
+    def candidates(self, numbers: frozenset[int]) -> Sequence[Entry]:
+        """The patterns whose literals were hit, in the order in which they are to be tried.
+
+        ``numbers``: of dense literals as they are, of sparse ones n as -1 - n.
+        """
+        known = self._candidates.get(numbers)
+        if known is None:
+            known = self._find_candidates((n for n in numbers if n >= 0), (-1 - n for n in numbers if n < 0))
+            if len(self._candidates) < _MOST_SETS:
+                self._candidates[numbers] = known
+        return known
+
+    def _find_candidates(self, dense: Iterable[int], sparse: Iterable[int]) -> list[Entry]:
         found: dict[int, Entry] = {}
         for literal in dense:
             for entry in self.dense_entries[literal]:

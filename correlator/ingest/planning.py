@@ -28,7 +28,7 @@ _HEAD_BYTES, _HEAD_BUDGET = 16 << 10, 8 << 20
 _TAIL_BYTES, _TAIL_BUDGET = 64 << 10, 32 << 20
 _LEAST_BYTES = 2048
 # Rows of frequent harmless lines, all units together, and how many kinds of them one file is thought to have.
-_SPARSE_BUDGET, _SPARSE_KINDS = 6_000, 6
+_SPARSE_BUDGET, _SPARSE_SHARED_BUDGET, _SPARSE_KINDS = 6_000, 20_000, 6
 _SPARSE_LEAST, _SPARSE_MOST = 3, 50
 # Hits of one harmless literal at either edge of a window that are parsed, all units together and in one.
 _HARMLESS_BUDGET, _HARMLESS_LEAST, _HARMLESS_MOST = 1_500, 16, 64
@@ -49,7 +49,8 @@ class Plan:
 def choose_limits(files: int, units: int) -> Limits:
     """How closely files are looked at, given how many there are."""
     return Limits(
-        sparse_quota=max(_SPARSE_LEAST, min(_SPARSE_MOST, _SPARSE_BUDGET // (_SPARSE_KINDS * units))),
+        sparse=max(_SPARSE_LEAST, min(_SPARSE_MOST, _SPARSE_BUDGET // (_SPARSE_KINDS * units))),
+        sparse_shared=max(_SPARSE_LEAST, min(_SPARSE_MOST, _SPARSE_SHARED_BUDGET // (_SPARSE_KINDS * units))),
         harmless=max(_HARMLESS_LEAST, min(_HARMLESS_MOST, _HARMLESS_BUDGET // units)),
         head_bytes=max(_LEAST_BYTES, min(_HEAD_BYTES, _HEAD_BUDGET // files)),
         tail_bytes=max(_LEAST_BYTES, min(_TAIL_BYTES, _TAIL_BUDGET // files)),

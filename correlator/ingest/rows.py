@@ -90,10 +90,14 @@ def mask(text: str) -> str:
 
 
 def _identity(row: Row) -> tuple[object, ...]:
+    """Equal for rows that are one message repeated, if their masked texts are equal too."""
     attributes = row["attributes"]
-    rest = tuple(sorted((k, v) for k, v in attributes.items() if k not in _NOISE)) if attributes else ()
-    telling = tuple(row.get(column) for column in _TELLING)
-    return (row["file"], row["writer"], row["event"], mask(row["body"][:300]), telling, rest)
+    rest = frozenset((k, v) for k, v in attributes.items() if k not in _NOISE) if attributes else None
+    return (row["file"], row["writer"], row["event"], *map(row.get, _TELLING), rest)
+
+
+def _masked(row: Row) -> str:
+    return mask(row["body"][:300])
 
 
 def _absorb(row: Row, other: Row) -> None:
@@ -109,21 +113,31 @@ def collapse(rows: Sequence[Row]) -> list[Row]:
     ``count`` stays exact: rows beyond ROW_CAP of one writer and event are added to the last row kept.
     """
     kept: list[Row] = []
-    seen: dict[tuple[object, ...], Row] = {}
+    first: dict[tuple[object, ...], Row] = {}
+    # By identity, then by masked text; a row that is alone with its identity needs none.
+    texts: dict[tuple[object, ...], dict[str, Row]] = {}
     per_event: dict[tuple[object, ...], list[Any]] = {}
     for row in rows:
         identity = _identity(row)
-        same = seen.get(identity)
-        if same is not None:
-            _absorb(same, row)
-            continue
+        alike = first.get(identity)
+        if alike is not None:
+            by_text = texts.setdefault(identity, {})
+            if not by_text:
+                by_text[_masked(alike)] = alike
+            same = by_text.get(_masked(row))
+            if same is not None:
+                _absorb(same, row)
+                continue
         tally = per_event.setdefault((row["file"], row["writer"], row["event"]), [0, None])
         if tally[0] >= ROW_CAP:
             _absorb(tally[1], row)
             continue
         tally[0] += 1
         tally[1] = row
-        seen[identity] = row
+        if alike is None:
+            first[identity] = row
+        else:
+            texts[identity][_masked(row)] = row
         kept.append(row)
     return kept
 

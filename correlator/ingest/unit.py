@@ -37,6 +37,8 @@ _HEAD_TRIES = 10
 _MAX_PARTS = 8
 # Something like a time of day. It begins with a plain byte, which makes the search several times faster.
 _CLOCK = re.compile(rb":[0-5]\d:[0-5]\d")
+# Without one of these no built-in layout finds a stamp: minutes and seconds, a date or an epoch in one number.
+_STAMP_SIGN = re.compile(rb":[0-5]\d:[0-5]\d|\d{8}")
 
 
 class UnitReader:
@@ -63,7 +65,7 @@ class UnitReader:
                 self._read_head()
             first_row = len(self.rows)
             limits = self.limits
-            scan = CandidateScan(window, self.matcher, sparse_quota=limits.sparse_quota, several=self._several)
+            scan = CandidateScan(window, self.matcher, limits=limits, several=self._several)
             for start, end, entries in scan.lines():
                 self._try_entries(start, end, entries)
             scan.count_left_out(self.rows[first_row:])
@@ -173,15 +175,19 @@ class UnitReader:
     def _look_back(self, start: int, key: str) -> Peeled | None:
         window = self._window
         same = looked = 0
+        skim = not self._several and self.context.layout is None
         line = window.previous(start)
         while line is not None and same < LOOK_BACK_LINES and looked < _LOOK_BACK_ALL:
             if (line[0], key) in self._inherited:
                 return self._inherited[line[0], key]
-            before = self._peel(*line)
-            if not self._several or before.key == key:
+            if skim and line[0] not in self._peeled and not _STAMP_SIGN.search(window.data, *line):
                 same += 1
-                if before.timestamp_ns is not None:
-                    return before
+            else:
+                before = self._peel(*line)
+                if not self._several or before.key == key:
+                    same += 1
+                    if before.timestamp_ns is not None:
+                        return before
             looked += 1
             line = window.previous(line[0])
         return None

@@ -7,7 +7,8 @@ memory is bounded whatever the file size: a line longer than ``MAX_LINE`` is cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Generator, Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -154,10 +155,24 @@ class Window:
         return self._counts[number] + int(np.count_nonzero(array[number * _COUNT_BLOCK : index] == 10))
 
 
+#: The buffer of the file read last by this thread: fresh memory for every file costs more than reading it.
+_spare = threading.local()
+
+
 def plain_windows(stream: IO[bytes], start: int, end: int, size: int) -> Iterator[Window]:
     """Windows over the own range ``[start, end)`` of a seekable file of ``size`` bytes; one reused buffer."""
     window = WINDOW
-    buffer = bytearray(min(window + LOOK_BACK + LOOK_AHEAD, end - start + LOOK_BACK + LOOK_AHEAD))
+    buffer = getattr(_spare, "buffer", bytearray())
+    _spare.buffer = bytearray()  # whoever reads another file meanwhile needs one of their own
+    try:
+        buffer = yield from _plain_windows(stream, start, end, size, window, buffer)
+    finally:
+        _spare.buffer = buffer
+
+
+def _plain_windows(
+    stream: IO[bytes], start: int, end: int, size: int, window: int, buffer: bytearray
+) -> Generator[Window, None, bytearray]:
     position = start
     while position < end or (start == end == position):
         stop = end if end - position < window * 3 // 2 else position + window
@@ -174,8 +189,9 @@ def plain_windows(stream: IO[bytes], start: int, end: int, size: int) -> Iterato
         ended = base + got >= size or got < wanted
         yield Window(buffer, got, base, min(position - base, got), min(stop - base, got), ended)
         if got < wanted or stop >= end:
-            return
+            break
         position = stop
+    return buffer
 
 
 def streamed_windows(file: SourceFile) -> Iterator[Window]:

@@ -12,9 +12,16 @@ from correlator.ingest.writers import WriterTrace
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a file is looked at beside the candidate lines; smaller when there are many files."""
+    """How closely a file is looked at; less when there are many files.
 
-    sparse_quota: int
+    Of a window's hits so many first and last ones are parsed: ``sparse`` of every sparse pattern (``sparse_shared`` in
+    a file of several writers, whose last ones are all wanted), ``harmless`` of a literal that only harmless patterns
+    have (in a file of one writer). ``head_bytes`` and ``tail_bytes`` are looked at line by line.
+    """
+
+    sparse: int
+    sparse_shared: int
+    harmless: int
     head_bytes: int
     tail_bytes: int
 
