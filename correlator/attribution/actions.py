@@ -58,6 +58,7 @@ def actions_for(facts: Facts, chosen: Finding, signature: Signature | None, job_
     actions = [
         Action(step.title, _filled(step.command, values), step.why, step.risk)
         for step in (signature.actions if signature else ())
+        if not (facts.recorded.ranks and "flight recorder" in step.title)
     ]
     for text in signature.fix[: max(0, _STEPS - len(actions))] if signature else ():
         kind = kind_of(text)

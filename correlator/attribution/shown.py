@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from correlator.attribution.actions import heard_ranks
+from correlator.cascade.flight import RULES_ON_DUMPS
 from correlator.cascade.model import Facts, Finding, Incident
 from correlator.phrases import agree, named_ranks
 from correlator.records import Row
@@ -23,7 +24,8 @@ _BY = {
 def shown_by(facts: Facts, chosen: Finding) -> str:
     """The sentence for a rank that printed no error of its own; empty where its own line is the proof."""
     ranks = chosen.incident.ranks
-    if chosen.trust in ("outside", "local") or not ranks or has_own_error(facts, ranks):
+    told = chosen.rule in RULES_ON_DUMPS or chosen.trust in ("outside", "local")
+    if told or not ranks or has_own_error(facts, ranks):
         return ""
     several = len(ranks) > 1
     who = _capital(named_ranks(ranks))

@@ -22,6 +22,7 @@ _FOLLOWS: dict[str, tuple[str, tuple[str, ...]]] = {
     "c10d.watchdog_timeout": ("waited for it", ()),
     "c10d.watchdog_status": ("same process", ("c10d.watchdog_timeout",)),
     "c10d.blocking_wait_timeout": ("waited for it", ()),
+    "fr.entry": ("waited for it", ()),
     "c10d.barrier_missing": ("waited for it", ()),
     "c10d.barrier_victim": ("a waiter told the others", ("c10d.barrier_missing", "c10d.collective_mismatch")),
     "c10d.desync_report": ("same process", ("c10d.watchdog_timeout",)),

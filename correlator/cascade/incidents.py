@@ -56,6 +56,9 @@ def role_of(facts: Facts, row: Row) -> Role:
         return _ROLE_OF_SIGNATURE[signature.role]
     if row.event == "python.exception" and row.attr("launcher") == "true":
         return "teardown"
+    if row.event == "fr.entry":
+        # A call under way is no complaint; one in which a rank waits for another is.
+        return "collateral" if row.index in facts.recorded.waiting_rows else "unrelated"
     return _DEFAULT_ROLE.get(row.event, "unrelated")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from correlator.cascade.recorded import Recorded
 from correlator.clocks import Clocks
 from correlator.diagnosis import FailureClass, Role, Scope
 from correlator.hostlist import expand_ranges
@@ -104,6 +105,11 @@ class Facts:
         for row in self.rows:
             found[row.event].append(row)
         return found
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        """What the flight-recorder dumps of all ranks say together."""
+        return Recorded(self.events("fr.group", "fr.entry"), self.expected_ranks())
 
     @cached_property
     def writers(self) -> dict[str, Writer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from correlator.cascade import absence, exits, local, outside, protocol, start, transport
+from correlator.cascade import absence, exits, flight, local, outside, protocol, start, transport
 from correlator.cascade.model import Facts, Finding
 
 Rule = Callable[[Facts], Iterator[Finding]]
@@ -15,6 +15,9 @@ RULES: tuple[Rule, ...] = (
     outside.agent_was_told_to_stop,
     local.own_error,
     start.rendezvous_failed,
+    flight.recorded_mismatch,
+    flight.waits_in_a_circle,
+    flight.recorded_as_missing,
     protocol.mismatched_collective,
     protocol.named_by_all,
     protocol.named_as_missing,
@@ -34,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     transport.late_comer,
     absence.output_ended_early,
     absence.behind_in_steps,
+    flight.everybody_entered,
     transport.everybody_waits_in_company,
 )
 

@@ -1,0 +1,252 @@
+"""What the flight-recorder dumps of all ranks say together: who entered which call, who waits for whom.
+
+Numbers are compared within one process group only. A rank without a readable dump is not known to be anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import networkx as nx
+
+from correlator.hostlist import expand_ranges
+from correlator.records import Row
+
+#: Calls whose sizes must be the same on all members; others may differ in them by design.
+_EQUAL_SIZES = frozenset(
+    {"all_reduce", "broadcast", "reduce", "_all_gather_base", "all_gather_into_tensor", "_reduce_scatter_base",
+     "reduce_scatter_tensor"}
+)  # fmt: skip
+_PEERS = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
+
+
+@dataclass(slots=True)
+class Seat:
+    """One rank's place in one group. ``enqueued`` None: its ring has lost that. ``calls`` by number, kept ones only."""
+
+    rank: int
+    row: Row
+    enqueued: int | None
+    calls: dict[int, Row] = field(default_factory=dict)
+    p2p: list[Row] = field(default_factory=list)
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether older calls of this rank are lost."""
+        return self.row.attr("overwritten") == "true"
+
+    @property
+    def open(self) -> Row | None:
+        """The first collective that did not complete."""
+        return next((r for _, r in sorted(self.calls.items()) if r.attr("state") != "completed"), None)
+
+
+@dataclass(slots=True)
+class Table:
+    """One process group: its members, by global rank in the group's order, and the seats of those with a dump."""
+
+    name: str
+    desc: str
+    members: tuple[int, ...]
+    seats: dict[int, Seat]
+
+    @property
+    def title(self) -> str:
+        """The group as a reader knows it."""
+        return f"{self.name} ({self.desc})" if self.desc and self.desc != "undefined" else self.name
+
+    @property
+    def unknown(self) -> list[int]:
+        """Members of whose place nothing is known."""
+        return [m for m in self.members if m not in self.seats or self.seats[m].enqueued is None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first number at which members ran different calls. ``odd``: the minority, empty where none tells."""
+
+    table: Table
+    seq: int
+    odd: tuple[int, ...]
+    rows: tuple[Row, ...]
+    aspect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """``rank`` waits in ``row``, a call of ``table``, for ``other``; not ``certain``: it may have entered as well."""
+
+    rank: int
+    other: int
+    table: Table
+    row: Row
+    certain: bool = True
+
+
+class Recorded:
+    """The dumps of one job."""
+
+    def __init__(self, rows: Sequence[Row], everyone: Sequence[int]) -> None:
+        """``rows``: all of emitter ``fr``; ``everyone``: the ranks known to exist."""
+        self.ranks = {r.rank for r in rows if r.event == "fr.group" and r.rank is not None}
+        self._everyone = everyone
+        self.tables = _tables(rows, self.ranks, everyone)
+
+    @cached_property
+    def mismatches(self) -> list[Mismatch]:
+        """The first mismatch of each group that somebody did not get beyond, earliest first."""
+        found = [m for table in self.tables if (m := _mismatch(table)) is not None]
+        return sorted(found, key=lambda m: (min((r.time or 0) for r in m.rows), m.table.name))
+
+    @cached_property
+    def waits(self) -> list[Wait]:
+        """Who waits for whom; of a group with a mismatch, only below it."""
+        limits = {id(m.table): m.seq for m in self.mismatches}
+        found: list[Wait] = []
+        for table in self.tables:
+            found += _collective_waits(table, limits.get(id(table)))
+            found += self._p2p_waits(table)
+        return found
+
+    @cached_property
+    def graph(self) -> nx.DiGraph:
+        """The waits as a graph of ranks."""
+        graph = nx.DiGraph()
+        graph.add_edges_from((w.rank, w.other) for w in self.waits)
+        return graph
+
+    @cached_property
+    def ends(self) -> list[list[int]]:
+        """Where the chains of waiting end: single ranks that wait for nobody, and cycles."""
+        order = nx.condensation(self.graph)
+        return sorted(sorted(order.nodes[n]["members"]) for n in order if order.out_degree(n) == 0)
+
+    @cached_property
+    def waiting(self) -> dict[int, Row]:
+        """For each rank that waits for another, or meets another call than its own, the row it stands in."""
+        found = {w.rank: w.row for w in reversed(self.waits)}
+        for mismatch in self.mismatches:
+            for row in mismatch.rows:
+                if row.rank is not None and row.attr("state") != "completed" and row.rank not in mismatch.odd:
+                    found.setdefault(row.rank, row)
+        return found
+
+    @cached_property
+    def waiting_rows(self) -> set[int]:
+        """The indices of those rows."""
+        return {row.index for row in self.waiting.values()}
+
+    @cached_property
+    def all_entered(self) -> list[tuple[Table, list[Row]]]:
+        """Collectives that all members entered and the watchdog gave up, with their rows."""
+        found = []
+        for table in self.tables:
+            opened = [seat.open for seat in table.seats.values()]
+            rows = [row for row in opened if row is not None and row.attr("given_up") == "true"]
+            if len(rows) == len(table.members) > 1 and len({row.seq for row in rows}) == 1:
+                found.append((table, rows))
+        return found
+
+    def _p2p_waits(self, table: Table) -> Iterator[Wait]:
+        """An open send without a receive of the other side, or the reverse."""
+        pending: dict[tuple[int, int, str], list[Row]] = defaultdict(list)
+        for seat in table.seats.values():
+            for row in seat.p2p:
+                match = _PEERS.search(row.op or "")
+                if match:
+                    pending[seat.rank, _global(table, int(match[4])), match[1]].append(row)
+        for (rank, other, kind), rows in sorted(pending.items()):
+            answers = pending.get((other, rank, "recv" if kind == "send" else "send"), [])
+            if len(rows) > len(answers) and other != rank:
+                yield Wait(rank, other, table, rows[len(answers)])
+
+
+def _global(table: Table, number: int) -> int:
+    """A rank of the group as a global rank."""
+    return table.members[number] if number < len(table.members) else number
+
+
+def _tables(rows: Sequence[Row], ranks: set[int], everyone: Sequence[int]) -> list[Table]:
+    latest: dict[int, str] = {}  # one dump a rank: of several, that with the newest call
+    newest: dict[str, int] = defaultdict(int)
+    for row in rows:
+        newest[row.file] = max(newest[row.file], row.time or 0)
+    for row in rows:
+        if row.rank is not None and row.event == "fr.group":
+            latest[row.rank] = max(latest.get(row.rank, row.file), row.file, key=lambda f: (newest[f], f))
+    kept = [r for r in rows if r.rank is not None and latest.get(r.rank) == r.file]
+    seats: dict[tuple[str, str], dict[int, Seat]] = defaultdict(dict)
+    where: dict[tuple[int, str], tuple[str, str]] = {}
+    for row in kept:
+        if row.event == "fr.group" and row.rank is not None:
+            key = (row.process_group or "", row.attr("order") or row.attr("members"))
+            seats[key][row.rank] = Seat(row.rank, row, row.last_enqueued)
+            where[row.rank, row.process_group or ""] = key
+    for row in kept:
+        at = where.get((row.rank if row.rank is not None else -1, row.process_group or ""))
+        if row.event == "fr.entry" and row.rank is not None and at is not None and row.seq is not None:
+            seat = seats[at][row.rank]
+            if row.attr("p2p") == "true":
+                seat.p2p.append(row)
+            else:
+                seat.calls[row.seq] = row
+    found = []
+    for (name, stated), sitting in sorted(seats.items()):
+        some = next(iter(sitting.values())).row
+        desc = some.attr("pg_desc")
+        members = tuple(int(m) for m in stated.split()) if " " in stated else tuple(expand_ranges(stated))
+        if not members:
+            # Gloo's dumps list no members.
+            members = tuple(sorted({*everyone, *sitting})) if desc == "default_pg" else tuple(sorted(sitting))
+            for rank in members:
+                if rank in ranks and rank not in sitting and desc == "default_pg":
+                    sitting[rank] = Seat(rank, next(r for r in kept if r.rank == rank), 0)
+        found.append(Table(name, desc, members, sitting))
+    return found
+
+
+def _collective_waits(table: Table, below: int | None) -> Iterator[Wait]:
+    for seat in table.seats.values():
+        row = seat.open
+        if row is None or row.seq is None or (below is not None and row.seq >= below):
+            continue
+        others = [s for s in table.seats.values() if s.rank != seat.rank]
+        late = [s.rank for s in others if s.enqueued is not None and s.enqueued < row.seq]
+        if not late and row.attr("state") == "started":
+            # Everybody called it, but on some devices something else still runs before it.
+            late = [s.rank for s in others if (o := s.open) is not None and o.seq == row.seq and _not_begun(o)]
+        for other in late or table.unknown:
+            if other != seat.rank:
+                yield Wait(seat.rank, other, table, row, certain=bool(late))
+
+
+def _not_begun(row: Row) -> bool:
+    return row.attr("state") == "scheduled"
+
+
+def _essence(row: Row) -> tuple[str, ...]:
+    op = (row.op or "").partition(" ")[0]
+    return (op, row.attr("dtypes"), *((row.attr("sizes_in"), row.attr("sizes_out")) if op in _EQUAL_SIZES else ()))
+
+
+def _mismatch(table: Table) -> Mismatch | None:
+    numbers: dict[int, list[Row]] = defaultdict(list)
+    for seat in table.seats.values():
+        for seq, row in seat.calls.items():
+            numbers[seq].append(row)
+    for seq, rows in sorted(numbers.items()):
+        prints = {row.rank: _essence(row) for row in rows if row.rank is not None}
+        counts = Counter(prints.values()).most_common()
+        if len(counts) < 2 or all(row.attr("state") == "completed" for row in rows):
+            continue
+        operations = {p[0] for p in prints.values()}
+        types = {p[:2] for p in prints.values()}
+        aspect = "operations" if len(operations) > 1 else "types" if len(types) > 1 else "sizes"
+        decided = 2 * counts[0][1] > len(prints) and len(prints) > 2
+        odd = tuple(sorted(r for r, p in prints.items() if p != counts[0][0])) if decided else ()
+        return Mismatch(table, seq, odd, tuple(sorted(rows, key=lambda r: (r.rank not in odd, r.rank or 0))), aspect)
+    return None
