@@ -147,8 +147,12 @@ def samples_in(folder: Path | None) -> Iterator[Path]:
         for name in SAMPLES:
             for suffix in _SUFFIXES:
                 target = Path(made) / f"{name}_2k.log{suffix}"
-                with urllib.request.urlopen(_URL.format(name=name, suffix=suffix), timeout=60) as answer:
-                    target.write_bytes(answer.read())
+                address = _URL.format(name=name, suffix=suffix)
+                try:
+                    with urllib.request.urlopen(address, timeout=60) as answer:
+                        target.write_bytes(answer.read())
+                except OSError as error:
+                    raise SystemExit(f"{address}: {error}; --data reads a folder that has the samples") from error
         yield Path(made)
 
 

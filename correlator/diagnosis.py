@@ -17,6 +17,7 @@ FailureClass = Literal["configuration", "application", "hardware", "infrastructu
 Scope = Literal["rank", "ranks", "node", "all", "none"]
 Role = Literal["initiator", "collateral", "teardown", "unrelated"]
 ResumeStatus = Literal["safe", "unsafe", "no-checkpoint", "unknown"]
+SourceKind = Literal["training", "launcher", "scheduler", "kernel", "device", "flight-recorder", "other"]
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -199,6 +200,22 @@ class SkippedFile(msgspec.Struct, frozen=True):
     why: str
 
 
+class Source(msgspec.Struct, frozen=True):
+    """How many of the files read are (also) of one kind; ``other``: nothing in them was recognised."""
+
+    kind: SourceKind
+    files: int
+
+
+class MissingSource(msgspec.Struct, frozen=True):
+    """A usual source that is not among the files: ``what`` in words, and which nodes or ranks lack it, if known."""
+
+    kind: SourceKind
+    what: str
+    nodes: list[str] = []
+    ranks: list[int] = []
+
+
 class Inputs(msgspec.Struct):
     """What was read. ``warnings`` name files whose content was damaged but read as far as possible."""
 
@@ -208,6 +225,8 @@ class Inputs(msgspec.Struct):
     lines: int = 0
     events: int = 0
     warnings: list[SkippedFile] = []
+    sources: list[Source] = []
+    missing: list[MissingSource] = []
 
 
 class Document(msgspec.Struct):

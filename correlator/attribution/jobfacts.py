@@ -8,6 +8,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from correlator.attribution.actions import heard_ranks
+from correlator.attribution.sources import missing_of, sources_of
 from correlator.cascade.model import Facts
 from correlator.diagnosis import Clock, Initiator, Inputs, Job, SkippedFile, Topology
 from correlator.records import Row, moment
@@ -80,7 +81,7 @@ def clocks_of(facts: Facts) -> list[Clock]:
 
 
 def inputs_of(facts: Facts) -> Inputs:
-    """What was read, what was not, and what was damaged."""
+    """What was read, what was not, what was damaged, and which usual sources are missing."""
     read = facts.ingested
     notes = [SkippedFile("", text) for text in (*facts.clocks.warnings, *facts.topology.contradictions)]
     return Inputs(
@@ -90,4 +91,6 @@ def inputs_of(facts: Facts) -> Inputs:
         lines=read.lines,
         events=read.events.num_rows,
         warnings=[*(SkippedFile(w.name, w.why) for w in read.warnings), *notes],
+        sources=sources_of(facts),
+        missing=missing_of(facts),
     )

@@ -20,7 +20,10 @@ _PROGRESS = ("megatron.iteration", "trainer.progress")
 
 @dataclass(slots=True)
 class FileSummary:
-    """One file: bytes as stored, lines, the span of its stamps (UTC ns), and the emitters recognised in it."""
+    """One file: bytes as stored, lines, the span of its stamps (UTC ns), and the emitters recognised in it.
+
+    The kernel is one also where none of its lines is an event.
+    """
 
     name: str
     size: int
@@ -57,6 +60,9 @@ def merge_file(
     writers = [build_writer(file, trace, None) for _, trace in sorted(traces.items())]
     for writer in writers:
         writer.last_step = steps.get(writer.key)
+    emitters = {row["event"].partition(".")[0] for row in rows}
+    if any(trace.kernel for trace in traces.values()):
+        emitters.add("kernel")
     stamps = [value for r in results for value in (r.first_ns, r.last_ns) if value is not None]
     summary = FileSummary(
         name=file.name,
@@ -66,7 +72,7 @@ def merge_file(
         last_ns=max(stamps, default=None),
         mtime_ns=file.mtime_ns,
         claims=file.claims,
-        emitters=tuple(sorted({row["event"].partition(".")[0] for row in rows})),
+        emitters=tuple(sorted(emitters)),
     )
     return rows, writers, summary
 

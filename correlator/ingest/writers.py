@@ -47,7 +47,8 @@ class Writer:
 class WriterTrace:
     """What one unit shows of a writer. ``last_line`` counts from the unit's first line, offsets from the file's start.
 
-    ``label``: the raw bytes that stand in front of each of its lines, where there are such.
+    ``label``: the raw bytes that stand in front of each of its lines, where there are such. ``kernel``: lines of the
+    kernel are among those looked at.
     """
 
     key: str
@@ -68,6 +69,7 @@ class WriterTrace:
     last_line: int = 0
     last_text: str = ""
     label: bytes | None = None
+    kernel: bool = False
 
     def claim(self, name: str, value: object) -> None:
         """Take what a line says about its writer; lines that contradict each other leave the field empty."""
@@ -81,6 +83,8 @@ class WriterTrace:
 
     def claim_all(self, p: Peeled) -> None:
         """Take all that a line says about its writer."""
+        if p.boot_ns is not None or p.logger == "kernel":
+            self.kernel = True
         if p.node is not None or p.pod is not None:
             self.claim("node", p.node or p.pod)
             self.claim("pod", p.pod)
@@ -121,6 +125,7 @@ class WriterTrace:
                 setattr(self, name, None)
             self.claim(name, getattr(later, name))
         self.streams |= later.streams
+        self.kernel = self.kernel or later.kernel
         self.label = self.label or later.label
         if later.first_ns is not None:
             self.started(later.first_ns)

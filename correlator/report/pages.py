@@ -12,6 +12,15 @@ from correlator.report.proof import Neighbourhood, Quoted, quoted_proofs
 from correlator.report.timeline import ROLE_WORDS, Wave, build_waves, choose_waves
 
 _WAVES_SHOWN = 16
+_SOURCES = {
+    "training": "training output",
+    "launcher": "launcher output",
+    "scheduler": "scheduler records",
+    "kernel": "kernel logs",
+    "device": "device reports",
+    "flight-recorder": "flight-recorder dumps",
+    "other": "nothing recognised",
+}
 
 
 @dataclass(frozen=True)
@@ -74,11 +83,16 @@ def steps(document: Document) -> Iterator[Step]:
 
 
 def footer(document: Document) -> str:
-    """What was read."""
+    """What was read, of which kinds, and which usual sources are missing."""
     inputs = document.inputs
     read = (
         words.count_words(inputs.files_read, "file"),
         words.count_words(inputs.lines, "line"),
         words.size_words(inputs.bytes),
     )
-    return f"Read {', '.join(read)}; {words.count_words(inputs.events, 'event')}."
+    said = f"Read {', '.join(read)}; {words.count_words(inputs.events, 'event')}."
+    if inputs.sources:
+        said += f" Kinds: {', '.join(f'{_SOURCES[source.kind]} {source.files:,}' for source in inputs.sources)}."
+    if inputs.missing:
+        said += f" Missing: {'; '.join(source.what for source in inputs.missing)}."
+    return said
