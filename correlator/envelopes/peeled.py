@@ -93,6 +93,17 @@ class Peeled:
         self.timestamp_ns, self.resolution_ns, self.timestamp_basis = stamp.ns, stamp.resolution_ns, basis
         self.dated = stamp.dated
 
+    def adopt(self, outer: Peeled) -> None:
+        """Take the claims of ``outer``, at whose start the labels of this part of the same physical line stand."""
+        self.identity, self.key, self.stream = outer.identity, outer.key, outer.stream
+        self.node, self.pod, self.pid = outer.node, outer.pod, outer.pid
+        self.local_rank, self.task, self.inner_rank = outer.local_rank, outer.task, outer.inner_rank
+        if self.rank is None:
+            self.rank, self.rank_basis = outer.rank, outer.rank_basis
+        if self.timestamp_basis is None and outer.timestamp_basis == "transport":
+            self.timestamp_ns, self.resolution_ns = outer.timestamp_ns, outer.resolution_ns
+            self.timestamp_basis = "transport"
+
     def claim_rank(self, rank: int) -> None:
         """Take a global rank that an envelope states."""
         if is_rank(rank):

@@ -13,10 +13,12 @@ from pathlib import Path
 from correlator.scan import compile_engine
 
 #: Labels that stand unchanged at the start of every line of one writer.
-_LABELS = re.compile(
+_LABEL = (
     rb"(?:\[pod/[^\]\s]+\] |\[[\w.@-]+,\d+\]<std(?:out|err)>: ?|[A-Za-z0-9][\w.-]*:(?: |\d+ (?:out|err): )"
-    rb"| {0,6}\d{1,6}: |\[\d{1,6}\] (?=\[?\w)|\[[A-Za-z_]+\d{1,5}\]:)+"
+    rb"| {0,6}\d{1,6}: |\[\d{1,6}\] (?=\[?\w)|\[[A-Za-z_]+\d{1,5}\]:)"
 )
+_FIRST_LABEL = re.compile(_LABEL)
+_LABELS = re.compile(_LABEL + rb"+")
 _CHUNK = 8 << 20
 #: More silent writers than this are not looked for: then the file's end is not where the job's end is.
 MAX_WRITERS = 512
@@ -26,6 +28,16 @@ def label_of(raw: bytes) -> bytes | None:
     """The labels in front of a raw line; None when it begins with something else."""
     match = _LABELS.match(raw)
     return match[0] if match else None
+
+
+def naming_label(raw: bytes, name: str) -> bytes:
+    """What all lines of a raw line's writer begin with; empty when that is not sure.
+
+    ``name``: what the outermost label told. A label that is part of the writer's identity stands on each of its lines;
+    up to the name it is spelled alike, behind that the stream may stand.
+    """
+    match, word = _FIRST_LABEL.match(raw), name.encode()
+    return raw[: raw.rfind(word, 0, match.end()) + len(word)] if match and word and word in match[0] else b""
 
 
 def find_last_lines(path: Path, end: int, labels: Mapping[str, bytes], others: Iterable[bytes]) -> dict[str, int]:

@@ -17,11 +17,11 @@ from correlator.events import Found
 from correlator.ingest.blocks import BlockLines, LineIndex
 from correlator.ingest.candidates import CandidateScan
 from correlator.ingest.error_words import WORDS, error_severity
-from correlator.ingest.last_signs import label_of
+from correlator.ingest.last_signs import label_of, naming_label
 from correlator.ingest.matching import Entry, Matcher, excerpt
 from correlator.ingest.rows import Row, fill
 from correlator.ingest.windows import MAX_LINE, Window
-from correlator.ingest.work import Failure, Limits, Unit, UnitResult
+from correlator.ingest.work import Limits, Unit, UnitResult
 from correlator.ingest.writers import WriterTrace, writer_key
 from correlator.scan import build_engine
 from correlator.timestamps import SECOND
@@ -123,16 +123,8 @@ class UnitReader:
         """Behind a carriage return: the labels stand at the start of the physical line only."""
         window = self._window
         origin = window.physical_start(start)
-        if origin == start:
-            return
-        outer = self._peel(origin, window.line_end(origin))
-        p.identity, p.key, p.stream = outer.identity, outer.key, outer.stream
-        p.node, p.pod, p.pid = outer.node, outer.pod, outer.pid
-        p.local_rank, p.task, p.inner_rank = outer.local_rank, outer.task, outer.inner_rank
-        if p.rank is None:
-            p.rank, p.rank_basis = outer.rank, outer.rank_basis
-        if p.timestamp_basis is None and outer.timestamp_basis == "transport":
-            p.timestamp_ns, p.resolution_ns, p.timestamp_basis = outer.timestamp_ns, outer.resolution_ns, "transport"
+        if origin != start:
+            p.adopt(self._peel(origin, window.line_end(origin)))
 
     def _join_parts(self, p: Peeled, end: int) -> None:
         """Complete a line that the collector cut (CRI tag P, docker's 16 KiB) with its following parts."""
@@ -176,11 +168,17 @@ class UnitReader:
         window = self._window
         same = looked = 0
         skim = not self._several and self.context.layout is None
+        label = b""
+        if self._several and (identity := self._peel(start, window.line_end(start)).identity):
+            origin = window.physical_start(start)
+            label = naming_label(bytes(window.data[origin : origin + 100]), identity[0])
         line = window.previous(start)
         while line is not None and same < LOOK_BACK_LINES and looked < _LOOK_BACK_ALL:
             if (line[0], key) in self._inherited:
                 return self._inherited[line[0], key]
-            if skim and line[0] not in self._peeled and not _STAMP_SIGN.search(window.data, *line):
+            if label and not window.data.startswith(label, window.physical_start(line[0])):
+                pass  # of another writer
+            elif skim and line[0] not in self._peeled and not _STAMP_SIGN.search(window.data, *line):
                 same += 1
             else:
                 before = self._peel(*line)
@@ -222,7 +220,7 @@ class UnitReader:
         try:
             founds = entry.read_block(lines)
         except Exception as error:  # parsers are plug-ins, and what they read may be hostile
-            self._failed(entry, start, error)
+            self.result.note_failure(self.matcher.parser_names[entry.parser], self._line_number(start), error)
             return False
         if not founds:
             return False
@@ -235,15 +233,6 @@ class UnitReader:
         for found in founds:
             self._emit_found(entry, found, lines)
         return True
-
-    def _failed(self, entry: Entry, start: int, error: Exception) -> None:
-        """Note that a parser raised on the line at ``start``."""
-        parser = self.matcher.parser_names[entry.parser]
-        if parser in self.result.failures:
-            self.result.failures[parser].count += 1
-        else:
-            what = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
-            self.result.failures[parser] = Failure(parser, self._line_number(start), what)
 
     def _emit_found(self, entry: Entry, found: Found, lines: BlockLines) -> None:
         at = min(found.first if found.at is None else found.at, len(lines) - 1)

@@ -70,3 +70,11 @@ class UnitResult:
     last_ns: int | None = None
     damage: str | None = None
     failures: dict[str, Failure] = field(default_factory=dict)
+
+    def note_failure(self, parser: str, line: int, error: Exception) -> None:
+        """Note that a parser raised on a line."""
+        if parser in self.failures:
+            self.failures[parser].count += 1
+        else:
+            what = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+            self.failures[parser] = Failure(parser, line, what)
