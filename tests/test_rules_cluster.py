@@ -240,3 +240,25 @@ def test_fan_in_labels_may_be_called_node(tmp_path):
         host = file.removesuffix(".log")
         lines += [x.replace(host, names[host]) for x in labelled(names[host], text)]
     assert diagnose(tmp_path, {"pdsh.txt": lines}).initiator.nodes == ["node02"]
+
+
+# --- ends that nothing explains -------------------------------------------------------------------------------------
+
+
+def test_an_abort_without_a_word_is_a_death_like_any_other(tmp_path):
+    words = {0: peer_closed(0), 1: [*iterations(20)], 2: peer_closed(2), 3: peer_closed(3)}
+    found = diagnose(tmp_path, torchrun(words, {1: -6}))
+    assert found.initiator.ranks == [1]
+
+
+def test_an_abort_that_an_error_explains_is_not_a_cause_of_its_own(tmp_path):
+    words = {0: peer_closed(0), 1: peer_closed(1), 2: raises("ValueError: bad token", rank=2), 3: peer_closed(3)}
+    found = diagnose(tmp_path, torchrun(words, {1: -6}))
+    assert found.initiator.ranks == [2]
+
+
+def test_ranks_that_lost_a_peer_do_not_agree_with_those_that_raised(tmp_path):
+    damaged = "OSError: [Errno 22] Invalid argument"
+    words = {0: peer_closed(0), 1: raises(damaged, rank=1), 2: peer_closed(2), 3: raises(damaged, rank=3)}
+    found = diagnose(tmp_path, torchrun(words, {0: -15, 2: -15}))
+    assert found.initiator.ranks == [1, 3]

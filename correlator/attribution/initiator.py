@@ -86,8 +86,11 @@ def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:
     lead = ranked[0]
     if lead.finding.trust not in _DIRECT:
         # That a rank died says more than that it is missing.
+        missing = set(lead.finding.incident.ranks)
         same = [
-            r for r in ranked if r.finding.trust in _DIRECT and r.finding.incident.ranks == lead.finding.incident.ranks
+            r
+            for r in ranked
+            if r.finding.trust in _DIRECT and r.finding.incident.ranks and missing >= set(r.finding.incident.ranks)
         ]
         same = same or _more_telling(lead, ranked)
         return [*same, *[r for r in ranked if r not in same]] if lead.finding.incident.ranks else ranked

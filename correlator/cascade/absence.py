@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from correlator.cascade.findings import finding_for
+from correlator.cascade.findings import finding_for, spoken
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.stands import stands, wait_graph
 from correlator.diagnosis import FailureClass
@@ -62,16 +62,6 @@ def wave_kind(facts: Facts) -> str:
     return max(sorted(counts), key=lambda k: counts[k]) if counts else ""
 
 
-def spoken(facts: Facts) -> dict[int, Row]:
-    """Ranks that printed an error, of their own or about a peer, with its first row; launchers' words do not count."""
-    found: dict[int, Row] = {}
-    for incident in facts.incidents:
-        if incident.role in ("initiator", "collateral") and not incident.event.startswith(("torchrun.", "slurm.")):
-            for rank in incident.ranks:
-                found.setdefault(rank, incident.rows[0])
-    return found
-
-
 def did_not_stop_on_sigterm(facts: Facts) -> Iterator[Finding]:
     """The launcher had to kill one process with SIGKILL: it hung in a call that no signal interrupts."""
     found: dict[int, list[Row]] = defaultdict(list)
@@ -106,6 +96,8 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
     quiet = [r for r in collected if r not in talkers]
     if not quiet or len(talkers) < 2 or len(quiet) == len(collected):
         return
+    if facts.events("gloo.size_mismatch"):
+        return  # two ranks contradict each other; who is stopped in the wake of that may be quiet
     stopped = {r for r in quiet if any(e.code == -15 for e in facts.exits.get(r, ()))}
     failed = {r for r in quiet if any(e.code not in (0, -15) for e in facts.exits.get(r, ()))}
     if failed - stopped:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from correlator.cascade.findings import spoken
 from correlator.cascade.model import Exit, Facts, Finding, Incident
 from correlator.hostlist import fold_ranges
 from correlator.records import Row
 
-#: Exit statuses that an orderly chain of events produces: success, a Python exception, SIGTERM, SIGABRT, SIGINT.
-_EXPLAINED_EXITS = frozenset({0, 1, -15, -6, -2, 15, 143, 134, 130})
+#: Exit statuses that say nothing by themselves: success and the signals with which launchers and users stop a job.
+_ORDERLY_EXITS = frozenset({0, -15, -2, 15, 143, 130})
+#: Exit statuses of a Python exception and of SIGABRT, which the process itself explains before.
+_EXPLAINED_EXITS = frozenset({1, -6, 134})
 #: From this exit status on a shell speaks (command not found, not executable, died of a signal), not the program.
 _SHELL_CODES = 126
 
@@ -18,11 +21,16 @@ _SHELL_CODES = 126
 def sudden_exit(facts: Facts) -> Iterator[Finding]:
     """A process ended with a status that no orderly chain of events produces and said nothing."""
     hung = {r.pid for r in facts.events("torchrun.kill_escalation")}
+    talkers = spoken(facts)
     aborted = facts.events("slurm.step_aborted")
     sudden: dict[tuple[str, int], list[tuple[int, Exit]]] = defaultdict(list)
     for rank, exits in sorted(facts.exits.items()):
         for end in exits:
-            if end.code in _EXPLAINED_EXITS or (end.row.pid is not None and end.row.pid in hung):
+            if end.row.pid is not None and end.row.pid in hung:
+                continue
+            if end.code in _ORDERLY_EXITS and not _told_by_nobody(facts, end):
+                continue
+            if end.code in _EXPLAINED_EXITS and not _unlike_its_peers(facts, rank, talkers):
                 continue
             if _is_after_abort(end, aborted) or _is_later_exit(facts, end):
                 continue
@@ -31,6 +39,43 @@ def sudden_exit(facts: Facts) -> Iterator[Finding]:
             break
     for ends in sudden.values():
         yield _exit_finding(facts, [rank for rank, _ in ends], ends[0][1])
+
+
+def _told_by_nobody(facts: Facts, end: Exit) -> bool:
+    """Whether SIGTERM ended a worker that its launcher reports as failed and had not sent SIGTERM itself."""
+    sent = {r.pid for r in facts.events("torchrun.signal_sent") if r.node == end.row.node}
+    outside = facts.events("torchrun.death_signal", "slurm.cancelled", "slurm.step_aborted")
+    return (
+        end.code == -15
+        and end.row.event == "torchrun.worker_failed"
+        and end.row.pid is not None
+        and bool(sent)
+        and end.row.pid not in sent
+        and not outside
+    )
+
+
+def _unlike_its_peers(facts: Facts, rank: int, talkers: Mapping[int, Row]) -> bool:
+    """Whether a rank that can speak said nothing while most others say that they lost a peer."""
+    known = facts.topology.ranks.get(rank)
+    if known is None or not known.collected or rank in talkers:
+        return False
+    # Some launchers keep the output of local rank 0 only: then silence says nothing.
+    if not known.heard and not any(_local_rank(facts, r) == known.local_rank for r in talkers):
+        return False
+    others = [r for r in facts.expected_ranks() if r != rank]
+    # An error of nobody in particular on its node may be its own, and one of another rank explains what follows.
+    explained = any(
+        i.role == "initiator" or (i.role == "collateral" and not i.ranks and (not i.nodes or known.node in i.nodes))
+        for i in facts.incidents
+        if i.event.startswith(("python.", "cpp.", "log."))
+    )
+    return not explained and len(others) > 1 and sum(r in talkers for r in others) * 2 >= len(others)
+
+
+def _local_rank(facts: Facts, rank: int) -> int | None:
+    known = facts.topology.ranks.get(rank)
+    return known.local_rank if known else None
 
 
 def _is_after_abort(end: Exit, aborted: Sequence[Row]) -> bool:

@@ -77,7 +77,7 @@ def is_everywhere(facts: Facts, ranks: Sequence[int], at_start: bool) -> bool:
         return True
     if not at_start or len(ranks) < 2:
         return False
-    stopped = {r for r, exits in facts.exits.items() if any(e.code == -15 for e in exits)}
+    stopped = {r for r, exits in facts.exits.items() if any(e.code == -15 for e in exits)} - set(spoken(facts))
     rest = set(expected) - set(ranks) - stopped
     nodes = set(facts.topology.nodes_of(expected))
     return not rest and len(nodes) > 1 and set(facts.topology.nodes_of(ranks)) == nodes
@@ -94,3 +94,13 @@ def causes(facts: Facts) -> list[Incident]:
         "composer.rank_crashed",
     )
     return [i for i in facts.incidents if i.role == "initiator" and i.event not in launchers]
+
+
+def spoken(facts: Facts) -> dict[int, Row]:
+    """Ranks that printed an error, of their own or about a peer, with its first row; launchers' words do not count."""
+    found: dict[int, Row] = {}
+    for incident in facts.incidents:
+        if incident.role in ("initiator", "collateral") and not incident.event.startswith(("torchrun.", "slurm.")):
+            for rank in incident.ranks:
+                found.setdefault(rank, incident.rows[0])
+    return found

@@ -91,7 +91,7 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     own_nodes = set() if remote else {n for i in incidents for n in i.nodes}
     nodes = sorted(own_nodes | set(facts.topology.nodes_of(ranks)))
     at_start = all(facts.before_training(i.rows[0]) for i in incidents)
-    everywhere = is_everywhere(facts, ranks, at_start)
+    everywhere = ranks == facts.expected_ranks() if remote else is_everywhere(facts, ranks, at_start)
     class_: FailureClass = signature.class_ if signature else "application"
     if signature and signature.class_everywhere_at_start and everywhere and at_start:
         class_ = signature.class_everywhere_at_start

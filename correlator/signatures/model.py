@@ -6,16 +6,20 @@ and sample lines that must and must not hit. ``tomllib`` reads it, ``msgspec`` c
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from functools import lru_cache
+from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from correlator.errors import SignatureError
+from correlator.signatures.cache import read_cached, write_cached
 
 SignatureClass = Literal["configuration", "application", "hardware", "infrastructure", "unknown"]
 #: ``cause``: can be the first event of a failure. ``symptom``: a waiter or survivor says so. ``teardown``: part of
@@ -169,8 +173,25 @@ def read_signatures(folder: Traversable) -> tuple[Signature, ...]:
 
 @lru_cache(maxsize=1)
 def load_signatures() -> tuple[Signature, ...]:
-    """All signatures of this package, best first (priority, weight, id). Read once a process."""
-    return read_signatures(files("correlator.signatures") / "data")
+    """All signatures of this package, best first (priority, weight, id). Read once a process.
+
+    Reading hundreds of TOML files takes longer than many a diagnosis, so the result is kept as JSON in the user's cache
+    folder: valid for exactly these files and this module, and checked as strictly as they are.
+    """
+    folder = files("correlator.signatures") / "data"
+    digest = sha256(Path(__file__).read_bytes())
+    for emitter in sorted((f for f in folder.iterdir() if f.is_dir()), key=lambda f: f.name):
+        for file in sorted(emitter.iterdir(), key=lambda f: f.name):
+            digest.update(f"\0{emitter.name}/{file.name}\0".encode() + file.read_bytes())
+    key = digest.hexdigest().encode()
+    name = f"signatures-{sha256(__file__.encode()).hexdigest()[:16]}.json"  # one for each place of installation
+    kept_key, _, kept = (read_cached(name) or b"").partition(b"\n")
+    if kept_key == key:
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(kept, type=tuple[Signature, ...])
+    signatures = read_signatures(folder)
+    write_cached(name, key + b"\n" + msgspec.json.encode(signatures))
+    return signatures
 
 
 @lru_cache(maxsize=1)
