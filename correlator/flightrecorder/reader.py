@@ -24,7 +24,8 @@ MAX_BYTES = 512 << 20
 _NAME = re.compile(r"(?:nccl|comm_lib|xccl|gloo|fr)_?(?:trace|dump)_(?:rank_?)?\d{1,7}(?:\.\w{1,8}){0,2}$")
 _RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|bin|pt|gz|zst|xz|bz2))*$")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
-_KEYS = (b"pg_config", b"collective_seq_id", b"nccl_comm_state", b"pg_status", b"time_discovered_started_ns")
+_KEYS = rb"(pg_config|collective_seq_id|nccl_comm_state|pg_status|time_discovered_started_ns|profiling_name)"
+_PICKLED_KEY, _JSON_KEY = re.compile(_KEYS), re.compile(rb'"' + _KEYS + rb'"\s*:')
 
 
 class Refused(ValueError):
@@ -35,13 +36,13 @@ def is_dump(name: str, head: bytes) -> bool:
     """Whether the file with this name and these first (decompressed) bytes is a dump, whole or torn."""
     base = name.rpartition("/")[2]
     start = head.lstrip()[:1]
-    pickled = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+    pickled = head[:1] == b"\x80" and (len(head) == 1 or 2 <= head[1] <= 5)
     if not (pickled or start in (b"{", b"")):
         return False
     if _NAME.search(base):
         return True
-    # The second key keeps out logs in JSON lines that quote one of these words.
-    return bool(start) and sum(key in head for key in (*_KEYS, b"profiling_name", b"entries")) >= 2
+    # Two keys, since a log may well quote one of the words.
+    return bool(start) and len(set((_PICKLED_KEY if pickled else _JSON_KEY).findall(head))) >= 2
 
 
 def rank_in_name(name: str) -> int | None:
