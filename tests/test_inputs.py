@@ -158,3 +158,13 @@ def test_the_report_tells_it_in_a_line() -> None:
     told = "Kinds: training output 32, kernel logs 1. Missing: kernel logs of gpu-a004, gpu-a005; scheduler records."
     assert told in " ".join(render_text(document).split())
     assert r"Missing\: kernel logs of" in render_markdown(document)
+
+
+def test_a_kernel_log_that_is_there_is_not_asked_for(tmp_path: Path) -> None:
+    files = {f"{host}/job.log": iterations(3) for host in (A, B)}
+    asked = diagnose(write(tmp_path / "without", files), workers=1).document.actions
+    assert f"the kernel log (dmesg -T) of {A}, {B}" in " ".join(action.title for action in asked)
+    files |= {f"logs/{B}.txt": kernel(8, B, USB)}
+    asked = diagnose(write(tmp_path / "with", files), workers=1).document.actions
+    assert f"the kernel log (dmesg -T) of {A}" in " ".join(action.title for action in asked)
+    assert B not in " ".join(action.title for action in asked)

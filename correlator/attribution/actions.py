@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import Literal
 
+from correlator.attribution.sources import heard_ranks, kernel_log_nodes
 from correlator.cascade.model import Facts, Finding
 from correlator.diagnosis import Action, Verify
 from correlator.phrases import named_ranks
@@ -128,15 +129,15 @@ def _on_node(command: str, node: str | None) -> str:
 
 def missing_sources(facts: Facts, chosen: Finding | None = None) -> list[str]:
     """Usual sources that were not collected for the nodes in question, as phrases; the accused nodes come first."""
-    kernel = {r.node for r in facts.rows if r.emitter == "kernel"} | {
-        f.name for f in facts.ingested.files if any("kernel" in e for e in f.emitters)
-    }
+    kernel, unplaced = kernel_log_nodes(facts)
     suspects = [n for n in (chosen.incident.nodes if chosen else ()) if n not in kernel]
     nodes = suspects or [n for n in facts.topology.nodes if n not in kernel]
     missing = []
-    if nodes and len(nodes) <= 3:
+    if unplaced and len(nodes) <= unplaced:
+        pass  # theirs may be the logs that name no node
+    elif nodes and len(nodes) <= 3:
         missing.append(f"the kernel log (dmesg -T) of {', '.join(nodes)}")
-    elif nodes or not kernel:
+    elif nodes or not (kernel or unplaced):
         missing.append("the kernel logs (dmesg -T) of the nodes")
     ranks = facts.topology.ranks
     heard = heard_ranks(facts)
@@ -146,17 +147,6 @@ def missing_sources(facts: Facts, chosen: Finding | None = None) -> list[str]:
     elif absent:
         missing.append("logs that say which rank wrote which line (one file a rank, or torchrun --tee 3)")
     return missing
-
-
-#: Who speaks about ranks from outside of them.
-_OBSERVERS = ("torchrun", "slurm", "mpi", "hydra", "kernel", "composer", "k8s", "deepspeed", "ray", "lightning")
-
-
-def heard_ranks(facts: Facts) -> set[int]:
-    """Ranks of which any line is known to be their own, by its prefix or by what it states."""
-    heard = {number for number, rank in facts.topology.ranks.items() if rank.heard}
-    lines = (row for row in (*facts.rows, *facts.progress) if row.rank is not None)
-    return heard | {row.rank for row in lines if row.rank is not None and row.emitter not in _OBSERVERS}
 
 
 def verify_for(facts: Facts, signature: Signature | None) -> Verify:

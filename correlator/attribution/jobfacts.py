@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from correlator.attribution.actions import heard_ranks
-from correlator.attribution.sources import missing_of, sources_of
+from correlator.attribution.sources import heard_ranks, missing_of, sources_of
 from correlator.cascade.model import Facts
 from correlator.diagnosis import Clock, Initiator, Inputs, Job, SkippedFile, Topology
 from correlator.records import Row, moment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from correlator.attribution.actions import heard_ranks
+from correlator.attribution.sources import heard_ranks
 from correlator.cascade.flight import RULES_ON_DUMPS
 from correlator.cascade.model import Facts, Finding, Incident
 from correlator.phrases import agree, named_ranks

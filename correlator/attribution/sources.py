@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from correlator.attribution.actions import heard_ranks
 from correlator.cascade.model import Facts
 from correlator.diagnosis import MissingSource, Source, SourceKind
 from correlator.hostlist import fold_ranges
@@ -40,8 +39,7 @@ def missing_of(facts: Facts) -> list[MissingSource]:
     """The usual sources that were not collected. A quiet log that is there is not missing."""
     by_file = _kinds_by_file(facts)
     found = {kind for kinds in by_file.values() for kind in kinds}
-    missing = [*_kernel_logs(facts, [file for file, kinds in by_file.items() if "kernel" in kinds])]
-    missing += _ranks(facts, by_file)
+    missing = [*_kernel_logs(facts), *_ranks(facts, by_file)]
     if "scheduler" not in found:
         missing.append(MissingSource("scheduler", "scheduler records"))
     if "launcher" not in found and facts.topology.world_size != 1:
@@ -69,20 +67,36 @@ def _kinds_by_file(facts: Facts) -> dict[str, set[SourceKind]]:
     return kinds
 
 
-def _kernel_logs(facts: Facts, files: Sequence[str]) -> Iterator[MissingSource]:
-    """Kernel logs of the job's nodes; a log of an unknown node may be that of any."""
-    placed: dict[str, set[str]] = {file: set() for file in files}
+#: Who speaks about ranks from outside of them.
+_OBSERVERS = ("torchrun", "slurm", "mpi", "hydra", "kernel", "composer", "k8s", "deepspeed", "ray", "lightning")
+
+
+def heard_ranks(facts: Facts) -> set[int]:
+    """Ranks of which any line is known to be their own, by its prefix or by what it states."""
+    heard = {number for number, rank in facts.topology.ranks.items() if rank.heard}
+    lines = (row for row in (*facts.rows, *facts.progress) if row.rank is not None)
+    return heard | {row.rank for row in lines if row.rank is not None and row.emitter not in _OBSERVERS}
+
+
+def kernel_log_nodes(facts: Facts) -> tuple[set[str], int]:
+    """Nodes whose kernel log was read, quiet ones included, and how many such logs say of no node that it is theirs."""
+    placed: dict[str, set[str]] = {file: set() for file, kinds in _kinds_by_file(facts).items() if "kernel" in kinds}
     for writer in facts.ingested.writers:
         if writer.file in placed and writer.node:
             placed[writer.file].add(writer.node)
     for row in facts.rows:
         if row.emitter == "kernel" and row.node:
             placed.setdefault(row.file, set()).add(row.node)
-    seen = {facts.topology.node_named(node) or node for nodes in placed.values() for node in nodes}
+    nodes = {facts.topology.node_named(node) or node for nodes in placed.values() for node in nodes}
+    return nodes, sum(not nodes for nodes in placed.values())
+
+
+def _kernel_logs(facts: Facts) -> Iterator[MissingSource]:
+    """Kernel logs of the job's nodes; a log of an unknown node may be that of any."""
+    seen, unplaced = kernel_log_nodes(facts)
     without = [node for node in facts.topology.nodes if node not in seen]
-    unplaced = sum(not nodes for nodes in placed.values())
     pods = {writer.pod for writer in facts.ingested.writers if writer.pod}
-    if not files and pods >= set(without):
+    if not seen and not unplaced and pods >= set(without):
         yield MissingSource("kernel", "kernel logs")  # the machines' names are not known
     elif len(without) > unplaced:
         if unplaced:
