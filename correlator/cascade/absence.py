@@ -177,6 +177,7 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
     told = facts.nodes_with_epitaph
     top = facts.topology
     silent = sorted(n for n in top.collected_nodes if n not in told and top.ranks_on(n))
+    silent = [n for n in silent if _launcher_was_collected(facts, n)]
     if not silent or len(told) < 1 or len(silent) > max(1, len(told)):
         return
     talkers = spoken(facts)
@@ -203,6 +204,12 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
         scope="node",
         control="Whether the node answers now without a reboot, and its console log, separate power from network.",
     )
+
+
+def _launcher_was_collected(facts: Facts, node: str) -> bool:
+    """Whether a launcher's words would be there: not where all files of its node are those of single ranks."""
+    files = [f for f in facts.ingested.files if facts.topology.node_of_file.get(f.name) == node]
+    return not files or any(f.claims.rank is None and f.claims.local_rank is None for f in files)
 
 
 def silent_node(facts: Facts) -> Iterator[Finding]:

@@ -72,6 +72,8 @@ def build_incidents(facts: Facts) -> list[Incident]:
             continue
         if role == "initiator" and row.emitter == "python" and survived(facts, row):
             continue
+        if role == "initiator" and is_cut_symptom(facts, row):
+            role = "collateral"
         who = ("rank", row.rank) if row.rank is not None else ("node", row.node) if row.node else ("writer", row.writer)
         key: tuple[object, ...] = (
             row.event if row.signature is None else row.signature,
@@ -142,6 +144,29 @@ def survived(facts: Facts, row: Row) -> bool:
         and (r.attempt or 0) == (row.attempt or 0)
     ]
     return len(later) >= 2 and not facts.events("torchrun.restart")
+
+
+def is_cut_symptom(facts: Facts, row: Row) -> bool:
+    """Whether an exception whose end is missing, for its file was cut there, would tell of a lost peer.
+
+    Its traceback ends inside a collective, before the line that says what was raised; or that line is its writer's last
+    one and a peer prints it in full, as a symptom. Cut inside a word or inside the text: a type alone is a whole line.
+    """
+    writer = facts.writers.get(row.writer)
+    if row.event != "python.exception" or writer is None:
+        return False
+    if row.attr("type") == "unknown" and row.attr("call") and not row.attr("message"):
+        return True
+    text = row.body.rstrip()
+    if not text or writer.last_byte_offset != row.byte_offset:
+        return False
+    for other in facts.events("python.exception"):
+        rest = other.body[len(text) :].strip()
+        if other.writer != row.writer and rest and other.body.startswith(text) and (": " in text or rest[0].isalnum()):
+            signature = facts.signature(other)
+            if signature is not None and signature.role == "symptom":
+                return True
+    return False
 
 
 def _exceptions(facts: Facts, row: Row) -> Sequence[Row]:

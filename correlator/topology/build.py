@@ -19,7 +19,14 @@ from correlator.topology.ranks import (
     read_task_numbers,
     release_shared_streams,
 )
-from correlator.topology.roster import fill_roster, find_world_size, join_rows, pids_and_gpus, ranks_of_files
+from correlator.topology.roster import (
+    fill_roster,
+    find_world_size,
+    join_rows,
+    pids_and_gpus,
+    ranks_of_files,
+    ranks_whose_own_file_is_missing,
+)
 
 
 def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
@@ -43,5 +50,6 @@ def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
     find_world_size(top, rows)
     top.grid = Grid.from_rows(rows, top.world_size)
     fill_roster(top, ingested.writers, rows)
+    ranks_whose_own_file_is_missing(top, ingested.files, ingested.writers)
     join_rows(top, rows)
     return top

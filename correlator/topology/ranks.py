@@ -221,8 +221,10 @@ def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
             top.base_of_node.setdefault(host, i * per_node)
     collected = sorted(n for n in top.collected_nodes if n not in top.base_of_node)
     taken = set(top.base_of_node.values())
-    free = [b for b in range(0, (len(top.collected_nodes) + 1) * per_node, per_node) if b not in taken]
-    if len(collected) == 1 and free and len(taken) + 1 == len(top.collected_nodes):
+    # A node that nothing was collected from may have one of several places that are left.
+    free = [b for b in range(0, max(taken, default=0) + 1, per_node) if b not in taken]
+    free = free or [max(taken, default=0) + per_node]
+    if len(collected) == len(free) == 1 and taken:
         top.base_of_node[collected[0]] = free[0]
     elif not taken and len(top.collected_nodes) == 1:
         # Nothing states an order. Only on a single node is there nothing to guess.

@@ -83,6 +83,37 @@ def ranks_of_files(top: Topology, files: Sequence[FileSummary], writers: Sequenc
             top.ranks.setdefault(rank, Rank(rank)).collected = True
 
 
+def ranks_whose_own_file_is_missing(top: Topology, files: Sequence[FileSummary], writers: Sequence[Writer]) -> None:
+    """Marks ranks as not collected where each rank of their node writes a file of its own and theirs is not there.
+
+    An empty file is there. Where errors go to a stream of their own (``stderr.log``) that one is asked for; lines of
+    the rank in a stream that others share will do.
+    """
+    claims = {f.name: f.claims for f in files}
+    own: dict[int, set[str | None]] = defaultdict(set)
+    for summary in files:
+        rank, local = summary.claims.rank, summary.claims.local_rank
+        base = top.base_of_node.get(top.node_of_file.get(summary.name, ""))
+        if rank is None and local is not None and base is not None:
+            rank = base + local
+        if rank is not None:
+            own[rank].add(summary.claims.stream)
+    elsewhere = set()
+    for writer in writers:
+        if writer.rank is None:
+            continue
+        if claims[writer.file].rank is None and claims[writer.file].local_rank is None:
+            elsewhere.add(writer.rank)
+        else:
+            own[writer.rank].add(claims[writer.file].stream)
+    split = any("stderr" in streams for streams in own.values())
+    there = {rank for rank, streams in own.items() if not split or streams - {"stdout"}} | elsewhere
+    nodes = {top.ranks[rank].node for rank in own if rank in top.ranks} - {None}
+    for known in top.ranks.values():
+        if known.node in nodes and known.rank not in there:
+            known.collected = False
+
+
 def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
     """The world size, from the most trusted source that states one."""
     sources: list[tuple[int, str, int]] = []
