@@ -36,6 +36,8 @@ def test_a_real_dump_shows_the_rank_that_never_came():
     assert found.initiator.ranks == [2]
     assert found.verdict.signature == "rank-hang"
     assert found.document.collateral.ranks == [0, 1, 3]
+    (wave,) = [e for e in found.document.cascade if e.role == "collateral"]
+    assert (wave.ranks, wave.rule) == ([0, 1, 3], "waited for it")
     assert not found.initiator.silent  # its log is not there, so nothing is known of what it printed
 
 
@@ -102,6 +104,14 @@ def test_a_call_under_way_on_all_ranks_is_no_failure(tmp_path):
     found = diagnose(put(tmp_path, {rank: [*done(30, 21), call(31, state="started")] for rank in range(4)}))
     assert found.initiator.ranks == []
     assert found.document.collateral.count == 0
+
+
+def test_where_all_entered_and_were_given_up_the_job_failed_and_no_rank_is_named(tmp_path):
+    found = diagnose(put(tmp_path, waiters(0, 1, 2, 3)))
+    assert found.verdict.class_ == "unknown"
+    assert (found.initiator.ranks, found.initiator.scope) == ([], "all")
+    assert "nobody missing in number 31" in found.verdict.summary
+    assert found.document.collateral.ranks == [0, 1, 2, 3]
 
 
 def test_a_rank_whose_device_never_began_the_call_is_the_one_waited_for(tmp_path):

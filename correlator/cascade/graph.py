@@ -190,6 +190,8 @@ def waves(incidents: Iterable[Incident]) -> list[Incident]:
 
 
 def _is_part_of(wave: Incident, chosen: Finding) -> bool:
+    if wave.event == "fr.entry":  # all that a dump says has one place
+        return set(wave.ranks) <= set(chosen.incident.ranks)
     own = {(r.file, r.byte_offset) for r in chosen.incident.rows}
     lines = [(r.file, r.byte_offset) in own for r in wave.rows]
     # The lines of a silent rank's finding are those of others, which are waves of their own.

@@ -127,12 +127,14 @@ class Recorded:
 
     @cached_property
     def waiting(self) -> dict[int, Row]:
-        """For each rank that waits for another, or meets another call than its own, the row it stands in."""
+        """For each rank that waits for another, meets another call than its own, or was given up, the row it is at."""
         found = {w.rank: w.row for w in reversed(self.waits)}
         for mismatch in self.mismatches:
             for row in mismatch.rows:
                 if row.rank is not None and row.attr("state") != "completed" and row.rank not in mismatch.odd:
                     found.setdefault(row.rank, row)
+        if not found:
+            found = {r.rank: r for _, rows in self.all_entered for r in rows if r.rank is not None}
         return found
 
     @cached_property
