@@ -68,10 +68,11 @@ class _Rank:
         head = f"[rank{self.rank}]:[E{at:%m%d %H:%M:%S.%f}000 ProcessGroupNCCL.cpp:"
         return (
             f"{head}632] [Rank {self.rank}] Watchdog caught collective operation timeout: WorkNCCL("
-            f"SeqNum={9000 + self.step}, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=600000) ran for 600021 milliseconds before"
-            f" timing out.\n{head}2218] [PG ID 0 PG GUID 0(default_pg) Rank {self.rank}] failure detected by"
-            f" watchdog at work sequence id: {9000 + self.step} PG status: last enqueued work: {9001 + self.step}, last completed"
-            f" work: {8999 + self.step}\n"
+            f"SeqNum={9000 + self.step}, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=600000) ran for"
+            f" 600021 milliseconds before timing out.\n"
+            f"{head}2218] [PG ID 0 PG GUID 0(default_pg) Rank {self.rank}] failure detected by"
+            f" watchdog at work sequence id: {9000 + self.step} PG status: last enqueued work: {9001 + self.step},"
+            f" last completed work: {8999 + self.step}\n"
         )
 
     def raises(self) -> str:
@@ -91,10 +92,10 @@ class _Rank:
         self.step += 1
         r = self._random
         return (
-            f" [{self.now():%Y-%m-%d %H:%M:%S}] iteration {self.step:8d}/  200000 | consumed samples: {self.step * 512:12d}"
-            f" | elapsed time per iteration (ms): {790 + 20 * r.random():.1f} | learning rate: 3.000000E-04 | global"
-            f" batch size:   512 | lm loss: {2 + r.random():.6E} | loss scale: 1.0 | grad norm: {r.random():.3f} | number of"
-            f" skipped iterations:   0 | number of nan iterations:   0 |\n"
+            f" [{self.now():%Y-%m-%d %H:%M:%S}] iteration {self.step:8d}/  200000 | consumed samples:"
+            f" {self.step * 512:12d} | elapsed time per iteration (ms): {790 + 20 * r.random():.1f}"
+            f" | learning rate: 3.000000E-04 | global batch size:   512 | lm loss: {2 + r.random():.6E} | loss scale: 1.0 | grad norm: {r.random():.3f}"
+            f" | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
         )
 
     def _channel(self) -> str:
@@ -106,8 +107,8 @@ class _Rank:
     def _communicator(self) -> str:
         return (
             f"{self._nccl()}NCCL INFO ncclCommInitRankConfig comm {self._random.getrandbits(44):#x} rank {self.rank}"
-            f" nranks {self.world} cudaDev {self.local} nvmlDev {self.local} busId {0x1A000 + 0x1000 * self.local:x} commId"
-            f" {self._random.getrandbits(62):#x} - Init COMPLETE\n"
+            f" nranks {self.world} cudaDev {self.local} nvmlDev {self.local} busId {0x1A000 + 0x1000 * self.local:x}"
+            f" commId {self._random.getrandbits(62):#x} - Init COMPLETE\n"
         )
 
     def _setting(self) -> str:

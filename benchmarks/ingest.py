@@ -4,8 +4,9 @@
 
 Runs are interleaved, so that a busy machine slows all alike, and the median of each program is compared: wall time, CPU
 time (user and system, workers included) and peak resident memory of the largest process (no less than this script's
-own, which forks it). Start-up counts. ripgrep is Debian's package: ``apt-get install ripgrep`` (the Python package of that name builds from source). ``--engine`` takes
-faster engines away: ``ahocorasick`` runs without hyperscan, ``polars`` without both.
+own, which forks it). Start-up counts. ripgrep is Debian's package: ``apt-get install ripgrep`` (the Python package of
+that name builds from source). ``--engine`` takes faster engines away: ``ahocorasick`` runs without hyperscan,
+``polars`` without both.
 """
 
 from __future__ import annotations
