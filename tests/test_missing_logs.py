@@ -105,3 +105,10 @@ def test_a_traceback_cut_inside_a_collective_is_no_cause(tmp_path):
 def test_a_whole_exception_without_a_text_is_a_cause_though_a_peers_symptom_begins_like_it(tmp_path):
     files = {f"rank_{r}.log": gloo_timeout(r) for r in range(4)} | {"rank_2.log": raises("RuntimeError")}
     assert diagnose(tmp_path, files).initiator.ranks == [2]
+
+
+def test_an_output_that_ends_early_accuses_nobody(tmp_path):
+    files = {"gpu-a017.log": iterations(30), "gpu-a018.log": iterations(20)}
+    found = diagnose(tmp_path, files)
+    assert "output ended early" in findings(found)
+    assert found.verdict.confidence < 0.5

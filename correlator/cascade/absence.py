@@ -300,7 +300,10 @@ def behind_in_steps(facts: Facts) -> Iterator[Finding]:
 
 
 def output_ended_early(facts: Facts) -> Iterator[Finding]:
-    """A node's output stops while later steps are reported elsewhere: its launcher died, the ranks may have gone on."""
+    """A node's output stops while later steps are reported elsewhere: its launcher died, the ranks may have gone on.
+
+    No more than a hint: a log that was copied before it was written to its end looks the same.
+    """
     steps: dict[str, Row] = {}
     for row in (*facts.progress, *facts.events("checkpoint.save_started", "checkpoint.save_finished")):
         if row.node and row.step is not None and row.step >= (steps.get(row.node, row).step or 0):
@@ -320,7 +323,7 @@ def output_ended_early(facts: Facts) -> Iterator[Finding]:
         ranks,
         [steps[node], last],
         trust="silence",
-        strength=0.55,
+        strength=0.45,
         silent=True,
         scope="node",
         what=f"The output of {node} stops at step {steps[node].step} while the job goes on",
