@@ -63,11 +63,13 @@ def recorded_as_missing(facts: Facts) -> Iterator[Finding]:
     certain = {w.other for w in recorded.waits if w.certain}
     absent = [rank for rank in ends if rank in recorded.ranks and rank in certain]
     if absent:
-        waits = [w for w in recorded.waits if w.other in absent]
+        named = set(absent)
+        waits = [w for w in recorded.waits if w.other in named]
         first = waits[0]
         seats = [first.table.seats[r] for r in absent if r in first.table.seats]
         strength = _STRENGTH if 2 * len(absent) <= len(recorded.ranks) else 0.5
-        without = sorted({r for w in recorded.waits for r in w.table.members} - recorded.ranks)
+        tables = {id(w.table): w.table for w in recorded.waits}
+        without = sorted({r for table in tables.values() for r in table.members} - recorded.ranks)
         why = f"{_who_waits(waits)} in {first.row.op}, number {first.row.seq} of process group {first.table.title}; "
         why += ", ".join(f"rank {s.rank} stands at number {s.enqueued}" for s in seats[:4] if s.enqueued is not None)
         if without:
@@ -92,7 +94,8 @@ def recorded_as_missing(facts: Facts) -> Iterator[Finding]:
             control="A stack dump of that rank while it hangs shows where it stands.",
         )
     elif ends:
-        waits = [w for w in recorded.waits if w.other in ends]
+        named = set(ends)
+        waits = [w for w in recorded.waits if w.other in named]
         yield finding_for(
             facts,
             "missing dump",
@@ -113,7 +116,8 @@ def waits_in_a_circle(facts: Facts) -> Iterator[Finding]:
     if recorded.mismatches:
         return
     for ring in (end for end in recorded.ends if len(end) > 1):
-        waits = [w for w in recorded.waits if w.rank in ring and w.other in ring]
+        inside = set(ring)
+        waits = [w for w in recorded.waits if w.rank in inside and w.other in inside]
         groups = list(dict.fromkeys(w.table.title for w in waits))
         shown = list({w.rank: w for w in waits}.values())[:4]
         why = "; ".join(

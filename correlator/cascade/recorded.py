@@ -21,6 +21,8 @@ _EQUAL_SIZES = frozenset(
     {"all_reduce", "broadcast", "reduce", "_all_gather_base", "all_gather_into_tensor", "_reduce_scatter_base",
      "reduce_scatter_tensor"}
 )  # fmt: skip
+#: Waits written down of one rank in one call, beside those of the first.
+_PAIRS = 32
 _PEERS = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
 
 
@@ -212,18 +214,23 @@ def _tables(rows: Sequence[Row], ranks: set[int], everyone: Sequence[int]) -> li
 
 
 def _collective_waits(table: Table, below: int | None) -> Iterator[Wait]:
+    waiting: dict[int, list[tuple[Seat, Row]]] = defaultdict(list)
     for seat in table.seats.values():
         row = seat.open
-        if row is None or row.seq is None or (below is not None and row.seq >= below):
-            continue
-        others = [s for s in table.seats.values() if s.rank != seat.rank]
-        late = [s.rank for s in others if s.enqueued is not None and s.enqueued < row.seq]
-        if not late and row.attr("state") == "started":
-            # Everybody called it, but on some devices something else still runs before it.
-            late = [s.rank for s in others if (o := s.open) is not None and o.seq == row.seq and _not_begun(o)]
-        for other in late or table.unknown:
-            if other != seat.rank:
-                yield Wait(seat.rank, other, table, row, certain=bool(late))
+        if row is not None and row.seq is not None and (below is None or row.seq < below):
+            waiting[row.seq].append((seat, row))
+    unknown = table.unknown
+    for seq, there in sorted(waiting.items()):
+        late = [s.rank for s in table.seats.values() if s.enqueued is not None and s.enqueued < seq]
+        # Everybody called it, but on some devices something else still runs before it.
+        held = [] if late else [seat.rank for seat, row in there if _not_begun(row)]
+        for number, (seat, row) in enumerate(there):
+            sure = late or (held if row.attr("state") == "started" else [])
+            others = sure or unknown
+            # That one waits for all of them is enough: pairs would be too many in a large job.
+            for other in others if number == 0 or len(others) <= _PAIRS else others[:_PAIRS]:
+                if other != seat.rank:
+                    yield Wait(seat.rank, other, table, row, certain=bool(sure))
 
 
 def _not_begun(row: Row) -> bool:
