@@ -94,7 +94,8 @@ class _Rank:
         return (
             f" [{self.now():%Y-%m-%d %H:%M:%S}] iteration {self.step:8d}/  200000 | consumed samples:"
             f" {self.step * 512:12d} | elapsed time per iteration (ms): {790 + 20 * r.random():.1f}"
-            f" | learning rate: 3.000000E-04 | global batch size:   512 | lm loss: {2 + r.random():.6E} | loss scale: 1.0 | grad norm: {r.random():.3f}"
+            f" | learning rate: 3.000000E-04 | global batch size:   512"
+            f" | lm loss: {2 + r.random():.6E} | loss scale: 1.0 | grad norm: {r.random():.3f}"
             f" | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
         )
 
