@@ -1,5 +1,7 @@
 """Logs that were not collected, or only in part, accuse nobody: each with the like case in which they would."""
 
+import gzip
+
 from joblogs import (
     diagnose,
     findings,
@@ -41,6 +43,15 @@ def test_a_rank_whose_own_file_is_missing_is_not_silent(tmp_path):
     found = diagnose(tmp_path, per_rank(without=2))
     assert not found.topology.ranks[2].collected
     assert found.topology.ranks[3].collected
+    assert found.initiator.ranks == []
+
+
+def test_a_rank_whose_own_file_cannot_be_read_is_not_silent(tmp_path):
+    write(tmp_path, per_rank(without=2))
+    packed = gzip.compress("\n".join(gloo_timeout(2)).encode())
+    (tmp_path / "gpu-a018/none_x7k2m9q1/attempt_0/0/stderr.log.gz").write_bytes(packed[:12])
+    found = correlator.diagnose(tmp_path, workers=1)
+    assert not found.topology.ranks[2].collected
     assert found.initiator.ranks == []
 
 

@@ -50,6 +50,6 @@ def build_topology(ingested: Ingested, rows: Sequence[Row]) -> Topology:
     find_world_size(top, rows)
     top.grid = Grid.from_rows(rows, top.world_size)
     fill_roster(top, ingested.writers, rows)
-    ranks_whose_own_file_is_missing(top, ingested.files, ingested.writers)
+    ranks_whose_own_file_is_missing(top, ingested.files, ingested.writers, {w.name for w in ingested.warnings})
     join_rows(top, rows)
     return top

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from correlator.hostlist import expand_ranges
 from correlator.ingest import FileSummary, Writer
@@ -83,15 +83,19 @@ def ranks_of_files(top: Topology, files: Sequence[FileSummary], writers: Sequenc
             top.ranks.setdefault(rank, Rank(rank)).collected = True
 
 
-def ranks_whose_own_file_is_missing(top: Topology, files: Sequence[FileSummary], writers: Sequence[Writer]) -> None:
+def ranks_whose_own_file_is_missing(
+    top: Topology, files: Sequence[FileSummary], writers: Sequence[Writer], damaged: Container[str] = ()
+) -> None:
     """Marks ranks as not collected where each rank of their node writes a file of its own and theirs is not there.
 
-    An empty file is there. Where errors go to a stream of their own (``stderr.log``) that one is asked for; lines of
-    the rank in a stream that others share will do.
+    An empty file is there; a damaged one of which nothing could be read is not. Where errors go to a stream of their
+    own (``stderr.log``) that one is asked for; lines of the rank in a stream that others share will do.
     """
     claims = {f.name: f.claims for f in files}
     own: dict[int, set[str | None]] = defaultdict(set)
     for summary in files:
+        if summary.name in damaged and not summary.lines:
+            continue
         rank, local = summary.claims.rank, summary.claims.local_rank
         base = top.base_of_node.get(top.node_of_file.get(summary.name, ""))
         if rank is None and local is not None and base is not None:
