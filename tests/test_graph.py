@@ -159,6 +159,16 @@ def test_what_a_process_prints_as_it_goes_down_follows_from_its_time_out(tmp_pat
     assert found.graph.edges[cause, notice]["rule"] == "same process"
 
 
+def test_what_a_process_printed_long_before_its_time_out_does_not_follow_from_it(tmp_path):
+    files = {
+        "rank_0.log": [*iterations(30), *abort_notice(0, 40), *watchdog(0, 700)],
+        "rank_1.log": [*iterations(30), *raises(BAD_TOKEN, rank=1)],
+    }
+    found = diagnose(tmp_path, files)
+    notice = next(n for n, d in found.graph.nodes(data=True) if d["event"] == "c10d.abort_notice")
+    assert "c10d.watchdog_timeout" not in {found.graph.nodes[n]["event"] for n in found.graph.predecessors(notice)}
+
+
 def test_time_outs_of_two_groups_are_two_waves(tmp_path):
     files = {
         f"rank_{r}.log": [

@@ -11,7 +11,6 @@ from joblogs import (
     labelled,
     logs_handled,
     peer_closed,
-    phase,
     raises,
     report,
     restarts,
@@ -137,14 +136,13 @@ def test_an_error_of_unknown_time_is_not_survived_by_other_ranks_steps(tmp_path)
 
 
 def test_the_last_error_of_a_process_that_ended_badly_was_not_survived(tmp_path):
-    """The launcher's file ends with step lines that a buffer held back until the process ended."""
-    lines = [
-        *raises(BAD_TOKEN, rank=1),
-        *iterations(30),
-        *worker_failed(31, 1, 1, 1),
-        *report("gpu-a017", 31, (1, 1, 1), (0, 0, -15)),
-    ]
-    found = diagnose(tmp_path, {"gpu-a017.log": [*phase(0), *lines]})
+    """A framework logs the error and ends; step lines that a buffer held back until then come last."""
+    files = {
+        "rank_0.log": peer_closed(0),
+        "rank_1.log": [*logs_handled(30, BAD_TOKEN, function="fit"), *iterations(30)],
+        "agents/gpu-a017.log": [*worker_failed(31, 1, 1, 1), *report("gpu-a017", 31, (1, 1, 1), (0, 0, -15))],
+    }
+    found = diagnose(tmp_path, files)
     assert found.initiator.ranks == [1]
     assert found.verdict.class_ == "application"
 

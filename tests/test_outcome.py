@@ -70,14 +70,10 @@ def test_an_error_after_the_closing_line_is_a_failure(tmp_path):
     assert diagnose(tmp_path, {"rank_0.log": lines}).verdict.class_ not in ("none",)
 
 
-def test_a_closing_line_of_one_rank_does_not_hide_the_bad_exit_of_another(tmp_path):
-    lines = [
-        *iterations(40, total=40),
-        *training_done(41),
-        *srun_exit("gpu-a018", "3", "Segmentation fault (core dumped)"),
-    ]
-    found = diagnose(tmp_path, {"slurm-4242.out": lines})
-    assert found.verdict.class_ != "none"
+@pytest.mark.parametrize("how", ["Segmentation fault (core dumped)", "Exited with exit code 1"])
+def test_a_closing_line_of_one_rank_does_not_hide_the_bad_exit_of_another(tmp_path, how):
+    lines = [*iterations(40, total=40), *training_done(41), *srun_exit("gpu-a018", "3", how)]
+    assert diagnose(tmp_path, {"slurm-4242.out": lines}).verdict.class_ != "none"
 
 
 def test_neither_error_nor_end_is_unknown_and_accuses_nobody(tmp_path):

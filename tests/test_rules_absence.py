@@ -347,7 +347,9 @@ def test_who_finds_closed_connections_among_time_outs_came_late(tmp_path):
 
 
 def test_a_few_time_outs_among_many_closed_connections_make_nobody_late(tmp_path):
-    files = {f"rank_{r}.log": peer_closed(r) if r < 5 else gloo_timeout(r) for r in range(8)}
+    """Two ranks of the first node timed out; all four of the second lost their peers, as they would of any death."""
+    words = {r: gloo_timeout(r) if r < 2 else [] if r < 4 else peer_closed(r) for r in range(8)}
+    files = torchrun(words, {2: -15, 3: -15}, per_node=4)
     assert "came after the others had given up" not in findings(diagnose(tmp_path, files))
 
 

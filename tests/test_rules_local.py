@@ -43,12 +43,13 @@ OUT_OF_MEMORY = (
 # --- the scheduler's word about the whole job -----------------------------------------------------------------------
 
 
-def test_a_time_limit_is_the_schedulers_doing_and_accuses_no_rank(tmp_path):
+def test_a_time_limit_is_the_schedulers_doing_and_accuses_neither_a_rank_nor_a_node(tmp_path):
     lines = [
         *iterations(40),
         *slurm_cancelled(41, "TIME LIMIT"),
         *srun_aborts(),
         *srun_exit("gpu-a017", "0-3", "Terminated"),
+        *srun_exit("gpu-a018", "4-7", "Terminated"),
     ]
     found = diagnose(tmp_path, {"slurm-4242.out": lines})
     assert found.verdict.class_ == "infrastructure"

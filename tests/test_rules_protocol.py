@@ -141,6 +141,7 @@ def test_a_member_that_itself_waits_for_others_is_not_the_one_they_wait_for(tmp_
     words[2] += gloo_timeout(2, TENSOR_BATCH)
     found = diagnose(tmp_path, per_rank(words, grid=arguments(world=4, tp=2)))
     assert found.initiator.ranks == [3]
+    assert findings(found)["named as missing"].incident.ranks == (3,)
 
 
 def test_a_number_within_an_unknown_group_is_no_global_rank(tmp_path):
@@ -224,11 +225,10 @@ def test_a_majority_that_is_late_does_not_make_the_minority_guilty(tmp_path):
 
 
 def test_in_a_job_of_subgroups_the_ranks_without_a_time_out_are_not_all_suspects(tmp_path):
-    """Only one tensor-parallel group times out; the ranks of the others are merely further away."""
-    words = {r: [] for r in range(8)}
-    words[4] = watchdog(4, 630, group="14(TENSOR_MODEL_PARALLEL_GROUP)", group_rank=0)
-    words[5] = watchdog(5, 630, group="14(TENSOR_MODEL_PARALLEL_GROUP)", group_rank=1)
-    found = diagnose(tmp_path, per_rank(words, grid=arguments(world=8, tp=2, pp=2)))
+    """Three of four tensor-parallel groups time out; the ranks of the fourth are merely further away."""
+    group = "14(TENSOR_MODEL_PARALLEL_GROUP)"
+    words = {r: watchdog(r, 630, group=group, group_rank=r % 2) if r < 6 else [] for r in range(8)}
+    found = diagnose(tmp_path, per_rank(words, grid=arguments(world=8, tp=2)))
     assert "missing from the time-outs" not in findings(found)
 
 

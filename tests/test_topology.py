@@ -1,5 +1,6 @@
 """Who was there: which machine and which rank a log belongs to, and what must not be taken for either."""
 
+import pytest
 from joblogs import (
     arguments,
     diagnose,
@@ -55,9 +56,24 @@ def test_sibling_files_named_after_hosts_give_the_nodes(tmp_path):
     assert found.topology.node_of_file == {"gpu-a017.log": "gpu-a017", "gpu-a018.log": "gpu-a018"}
 
 
+@pytest.mark.parametrize("folder", ["run1-51877", "version_0", "trial-3", "epoch_12", "exp07", "checkpoint-400"])
+def test_folders_that_number_runs_and_saves_are_no_nodes(tmp_path, folder):
+    other = folder.replace("1", "2").replace("0", "9").replace("3", "4")
+    files = {f"{folder}/train.log": iterations(3), f"{other}/train.log": raises(ERROR)}
+    assert diagnose(tmp_path, files).job.nodes == []
+
+
 def test_folders_of_ranks_attempts_and_jobs_are_no_nodes(tmp_path):
     files = {
         f"job-4242/run-1/attempt_0/rank_{r}/stderr.log": raises(ERROR, rank=r) if r else iterations(3) for r in range(2)
+    }
+    assert diagnose(tmp_path, files).job.nodes == []
+
+
+def test_the_random_names_of_run_folders_are_no_nodes(tmp_path):
+    files = {
+        "none_a1b2c3d4/attempt_0/0/stdout.log": iterations(3),
+        "none_e5f6g7h8/attempt_0/0/stderr.log": raises(ERROR),
     }
     assert diagnose(tmp_path, files).job.nodes == []
 

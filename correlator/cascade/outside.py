@@ -22,9 +22,8 @@ def the_whole_job(facts: Facts) -> Iterator[Finding]:
             continue
         by_scheduler = signature.subclass == "scheduler"
         # A cancel notice names the step's first node, on which it is printed, not the one it is about.
-        names_its_subject = incident.event != "slurm.cancelled" and (
-            by_scheduler or incident.event.startswith(("k8s.", "slurm."))
-        )
+        printed_there = incident.event == "slurm.cancelled" and len(facts.topology.nodes) > 1
+        names_its_subject = not printed_there and (by_scheduler or incident.event.startswith(("k8s.", "slurm.")))
         if signature.subclass == "rendezvous" and (
             facts.trained or facts.exits or facts.events("torchrun.death_signal")
         ):
