@@ -139,8 +139,8 @@ def discover(places: Sequence[Path | str]) -> Discovery:
     if not places:
         raise UsageError("no path given: name a folder with logs or a log file")
     finder = _Finder()
-    for place in places:
-        finder.look_at(place, several=len(places) > 1)
+    for place, label in sorted(_labels(places).items(), key=lambda entry: (entry[1], str(entry[0]))):
+        finder.look_at(place, label)
     if not finder.files:
         where = ", ".join("standard input" if place == "-" else str(place) for place in places)
         left = [*finder.skipped, *finder.warnings]
@@ -156,6 +156,22 @@ def discover(places: Sequence[Path | str]) -> Discovery:
     )
 
 
+def _labels(places: Sequence[Path | str]) -> dict[Path | str, str]:
+    """What the names of the files of each place begin with: nothing for a single one, else what tells them apart.
+
+    That is the last part of the path where it is unlike all others, else the path below the folder they share, so that
+    ``a/stderr.log`` and ``b/stderr.log`` keep two names whatever the order in which they are given.
+    """
+    if len(places) == 1:
+        return {places[0]: ""}
+    labels = {place: str(place).rstrip("/").rpartition("/")[2] for place in places}
+    if len(set(labels.values())) == len(labels):
+        return labels
+    paths = {place: Path(place).absolute() for place in places if not is_url(str(place)) and str(place) != "-"}
+    shared = os.path.commonpath([path.parent for path in paths.values()]) if paths else ""
+    return labels | {place: os.path.relpath(path, shared) for place, path in paths.items()}
+
+
 class _Finder:
     """Collects files from one place after the other."""
 
@@ -167,8 +183,8 @@ class _Finder:
         self._state_folders: set[str] = set()
         self._spool = Spool()
 
-    def look_at(self, place: Path | str, *, several: bool) -> None:
-        """One folder, file or address. With ``several`` of them, names begin with that of the folder."""
+    def look_at(self, place: Path | str, label: str) -> None:
+        """One folder, file or address; ``label`` is empty for the only one, else what its names begin with."""
         if place == "-":
             path = spool_stdin(self._spool)
             self._classify(path, "-", path.stat().st_size, time.time_ns(), spooled=True)
@@ -177,7 +193,7 @@ class _Finder:
         if isinstance(place, str) and is_url(place):
             local = local_path(place)
             if local is None:
-                prefix = f"{place.rstrip('/').rpartition('/')[2]}/" if several else ""
+                prefix = f"{label}/" if label else ""
                 self._take_members(fetch(place, self._spool, _reason), prefix, depth=0, budget=None)
                 return
             root = local
@@ -197,8 +213,8 @@ class _Finder:
         folder = stat.S_ISDIR(info.st_mode)
         if folder and _is_kernels(root / "any"):
             raise UsageError(f"{root} is the kernel's own and holds no logs")
-        prefix = f"{root.name}/" if several and folder else ""
-        found = _walk(root, prefix, self.skipped, self._seen) if folder else iter([(root, root.name, info)])
+        prefix = f"{label}/" if label else ""
+        found = _walk(root, prefix, self.skipped, self._seen) if folder else iter([(root, label or root.name, info)])
         for path, name, status in found:
             self._check(path.absolute(), name, status)
 

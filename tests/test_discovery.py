@@ -247,3 +247,21 @@ def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
         "closed": "no permission to read the folder",
         "secret.log": "no permission to read the file",
     }
+
+
+def test_files_of_one_name_in_several_folders_keep_apart_whatever_their_order(tmp_path: Path) -> None:
+    for rank in range(3):
+        (tmp_path / f"{rank}").mkdir()
+        (tmp_path / f"{rank}" / "stderr.log").write_text(f"rank {rank} says something\n")
+    places = sorted(tmp_path.glob("*/stderr.log"))
+    found = [(file.name, file.path) for file in discover(places).files]
+    assert [name for name, _ in found] == ["0/stderr.log", "1/stderr.log", "2/stderr.log"]
+    assert [(file.name, file.path) for file in discover(places[::-1]).files] == found
+
+
+def test_folders_of_one_name_keep_apart(tmp_path: Path) -> None:
+    for node in (1, 2):
+        (tmp_path / f"node{node}" / "logs").mkdir(parents=True)
+        (tmp_path / f"node{node}" / "logs" / "train.log").write_text("step 1\n")
+    places = sorted(tmp_path.glob("*/logs"))
+    assert [file.name for file in discover(places).files] == ["node1/logs/train.log", "node2/logs/train.log"]

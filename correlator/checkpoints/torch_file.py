@@ -286,7 +286,8 @@ def _use(name: str, call: Call, weight: bool) -> _Use | None:
         return None
     storage = _storage(args[0])
     first, size, stride = args[1:4]
-    if storage is None or not _counts(first) or not _counts(size) or not _counts(stride) or len(size) != len(stride):
+    shaped = isinstance(size, tuple) and isinstance(stride, tuple) and len(size) == len(stride)
+    if storage is None or not shaped or type(first) is not int or not all(map(_counts, (first, size, stride))):
         raise Refused("has a malformed tensor")
     dtype = storage.dtype
     if dtype == "untyped":

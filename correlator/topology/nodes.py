@@ -15,11 +15,10 @@ from correlator.topology.model import LOCAL_NAMES, Topology, is_name, short_name
 _OWN_HOST_EVENTS = ("torchrun.report_entry", "nccl.", "megatron.nan", "nvrx.", "kernel.")
 _NOT_A_NODE = re.compile(
     r"^(?:ranks?[-_.]?\d+.*|local[-_]?ranks?.*|global[-_]?rank.*|proc[-_]?\d+|task[-_]?\d+|attempt[-_]\d+|std(?:out|err)|"
-    r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|run[-_]?\d+|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.[eo]\d+|"
+    r"(?:runs?|exp|experiment|trial|version|epoch|step|checkpoint|ckpt|seed|fold|shard|retry|restart)[-_.]?\d+(?:[-_]\d+)*|"
+    r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.[eo]\d+|"
     r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*)$"
 )
-#: A launcher's folder for one run: its id and eight characters drawn at random, which may look like anything.
-_RUN_FOLDER = re.compile(r"(?:none|\d+)_[a-z0-9_]{8}$")
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}$")
 _LOOKS_LIKE_A_NODE = re.compile(r"^[a-z][a-z0-9]*(?:[-_.]?[a-z0-9]+)*$", re.IGNORECASE)
 
@@ -179,13 +178,7 @@ def _components(name: str) -> list[str]:
 
 def _parts(tokens: Sequence[str]) -> list[tuple[tuple[int, int], str]]:
     """Path components and what dots separate in them, each with its place."""
-    drawn = {piece for t in tokens if _RUN_FOLDER.match(t) for piece in t.split("_")}
-    return [
-        ((depth, i), part)
-        for depth, t in enumerate(tokens)
-        for i, part in enumerate(t.split("."))
-        if part and t not in drawn
-    ]
+    return [((depth, i), part) for depth, t in enumerate(tokens) for i, part in enumerate(t.split(".")) if part]
 
 
 def _host_shape(token: str) -> str | None:
