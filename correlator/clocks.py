@@ -17,8 +17,8 @@ from statistics import median
 import networkx as nx
 
 from correlator.records import Row
+from correlator.timestamps import SECOND
 
-SECOND = 1_000_000_000
 #: How far apart the same thing may be printed on two nodes, by kind of anchor, in ns. Iteration and save lines of one
 #: step agree to some 20 ms; c10d's watchdog polls every 100 ms and its C++ stamps are good to one second only.
 _TOLERANCE = {"iteration": 50_000_000, "barrier": 250_000_000, "communicator": SECOND, "time-out": 400_000_000}
@@ -125,15 +125,15 @@ def _resolution(row: Row) -> int:
 def _anchor_key(row: Row) -> tuple[str, object] | None:
     match row.event:
         case "megatron.iteration" | "trainer.progress" if row.step is not None:
-            return "iteration", (row.attempt, row.attr("epoch"), row.attr("mark"), row.step)
+            return "iteration", (row.attempt or 0, row.attr("epoch"), row.attr("mark"), row.step)
         case "checkpoint.save_started" if row.step is not None:
-            return "iteration", (row.attempt, "", "", row.step)
+            return "iteration", (row.attempt or 0, "", "", row.step)
         case "megatron.phase":
-            return "barrier", (row.attempt, row.attr("phase"))
+            return "barrier", (row.attempt or 0, row.attr("phase"))
         case "nccl.init" if row.attr("phase") == "COMPLETE" and row.attr("comm_id"):
             return "communicator", row.attr("comm_id")
         case "c10d.watchdog_timeout" if row.seq is not None and row.timestamp_basis == "printed":
-            return "time-out", (row.attempt, row.process_group, row.seq, row.op, row.timeout_ms)
+            return "time-out", (row.attempt or 0, row.process_group, row.seq, row.op, row.timeout_ms)
     return None
 
 

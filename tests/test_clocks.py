@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from correlator.clocks import Anchor, Clocks, align_clocks, solve
 from correlator.records import Row
+from correlator.timestamps import SECOND
 
-SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
 
 
@@ -44,6 +44,13 @@ def test_offsets_up_to_ten_minutes_are_found_within_their_bound(offsets, jitter_
     for node, offset in offsets.items():
         clock = clocks.nodes[node]
         assert abs((clock.offset_ns - base) - offset * SECOND) <= clock.bound_ns + clocks.nodes["a"].bound_ns
+
+
+def test_a_first_attempt_is_the_same_whether_its_number_is_printed_or_not():
+    rows = [iteration(node, step, START + step * SECOND) for node in "ab" for step in range(6)]
+    for row in rows:
+        row.attempt = 0 if row.node == "a" else None
+    assert align_clocks([], rows).nodes["b"].bound_ns is not None
 
 
 def test_a_node_without_anchor_has_no_bound_and_keeps_its_times():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from correlator.cascade.model import SECOND, Facts, Finding, before_in_stream, certainly_before, interval
+from correlator.cascade.model import Facts, Finding, before_in_stream, certainly_before, interval
+from correlator.timestamps import SECOND
 
 #: What the kind of evidence adds to a finding's strength when findings compete.
 _TRUST_BONUS = {

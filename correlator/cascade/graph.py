@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from correlator.cascade.model import SECOND, Facts, Finding, Incident, certainly_before
+from correlator.cascade.model import Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import Role
 from correlator.phrases import agree
 from correlator.records import moment
+from correlator.timestamps import SECOND
 
 #: What a wave follows from: the rule that draws the edge, and the waves of the same ranks that it follows from, first
 #: choice first; where none is there, it follows from the initiator.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from correlator.cascade.model import SECOND, Facts, Incident
+from correlator.cascade.model import Facts, Incident
 from correlator.diagnosis import Role
 from correlator.records import Row
+from correlator.timestamps import SECOND
 
 #: Role of an event that no signature speaks about, by event or emitter; everything else is context.
 _DEFAULT_ROLE: dict[str, Role] = {

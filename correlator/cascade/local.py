@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from correlator.cascade.findings import causes, is_everywhere, own_strength
-from correlator.cascade.model import SECOND, Facts, Finding, Incident, certainly_before
+from correlator.cascade.model import Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import FailureClass, Scope
 from correlator.hostlist import expand_ranges
 from correlator.records import Row
+from correlator.timestamps import SECOND
 
 #: Incidents of one cause on different ranks that start this close together are one occurrence.
 _TOGETHER = 30 * SECOND

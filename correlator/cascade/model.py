@@ -17,8 +17,6 @@ from correlator.records import Row
 from correlator.signatures import Signature
 from correlator.topology.model import Topology
 
-SECOND = 1_000_000_000
-
 #: Kinds of evidence, strongest first.
 Trust = Literal["outside", "local", "protocol", "exit", "silence", "accusation", "shape", "weak"]
 
