@@ -22,13 +22,13 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "containers discovery path_claims reading unpacked rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints flightrecorder",
         "cascade",
         "attribution",
-        "pipeline",
+        "pipeline preflight",
         "report graph_export graph_svg event_export",
         "cli __main__",
     )
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
-HEAVY = {"dateparser", "hyperscan", "networkx", "numpy", "polars", "pyarrow", "rich"}
+HEAVY = {"dateparser", "hyperscan", "networkx", "numpy", "polars", "pyarrow", "rich", "tree_sitter", "yaml"}
 PARSERS_MAY_SEE = {"correlator.errors", "correlator.events", "correlator.untrusted"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
@@ -20,16 +21,15 @@ def to_sarif(document: Document) -> bytes:
         "properties": {"class": verdict.class_, "area": verdict.subclass},
     }
     failed = verdict.class_ != "none"
+    return sarif_log([rule] if failed else [], [_result(document)] if failed else [])
+
+
+def sarif_log(rules: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]]) -> bytes:
+    """A log of one run of this tool."""
     run = {
-        "tool": {
-            "driver": {
-                "name": "correlator",
-                "version": version("rank-correlator"),
-                "rules": [rule] if failed else [],
-            }
-        },
+        "tool": {"driver": {"name": "correlator", "version": version("rank-correlator"), "rules": rules}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(document)] if failed else [],
+        "results": results,
     }
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=1).encode() + b"\n"
@@ -47,21 +47,22 @@ def _result(document: Document) -> dict[str, Any]:
         },
     }
     if first:
-        result["locations"] = [_location(first.file, first.line, first.text)]
+        result["locations"] = [location(first.file, first.line, first.text)]
     own = (first.file, first.line) if first else None
     related = [e for e in document.evidence if (e.file, e.line) != own and e.supports != "resume"]
     if related:
         result["relatedLocations"] = [
-            {"id": number, "message": {"text": entry.why}, **_location(entry.file, entry.line, entry.text)}
+            {"id": number, "message": {"text": entry.why}, **location(entry.file, entry.line, entry.text)}
             for number, entry in enumerate(related, 1)
         ]
     return result
 
 
-def _location(file: str, line: int, text: str) -> dict[str, Any]:
+def location(file: str, line: int, text: str, base: str = "LOGDIR") -> dict[str, Any]:
+    """A line of a file; ``base`` names the folder that the file's name is relative to."""
     region = {"startLine": max(1, line), "snippet": {"text": text}}
     place = {
-        "artifactLocation": {"uri": quote(file, errors="surrogateescape"), "uriBaseId": "LOGDIR"},
+        "artifactLocation": {"uri": quote(file, errors="surrogateescape"), "uriBaseId": base},
         "region": region,
     }
     return {"physicalLocation": place}
