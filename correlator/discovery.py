@@ -23,6 +23,7 @@ from typing import Literal
 from correlator.containers.remote import fetch, is_url, local_path
 from correlator.containers.spool import Spool, why_not_written
 from correlator.containers.stdin import spool_stdin
+from correlator.containers.support import bug_report_host, sos_hosts
 from correlator.containers.tar import unpack_tar
 from correlator.containers.unpack import Contents, Unpacker
 from correlator.containers.zip import unpack_zip
@@ -31,6 +32,8 @@ from correlator.flightrecorder.reader import is_dump
 from correlator.path_claims import PathClaims, path_claims
 from correlator.reading import SNIFF_BYTES, Budget, archive_of, binary_reason, compression_of, read_head, utf16_of
 
+#: Modification times up to here (ns, UTC) are none: zip's and tar's first moments, which reproducible archives state.
+_NO_TIME_NS = 631_152_000 * 10**9
 #: Archives are opened inside archives so deep.
 ARCHIVE_DEPTH = 2
 
@@ -105,6 +108,16 @@ def _with_series(files: list[SourceFile]) -> list[SourceFile]:
     return files
 
 
+def _with_hosts(files: list[SourceFile]) -> list[SourceFile]:
+    """Give the files of each sosreport the machine that it states, which its name only abbreviates."""
+    hosts = sos_hosts((file.name, file.path) for file in files if not file.compression)
+    for top, host in hosts.items():
+        for index, file in enumerate(files):
+            if file.name.startswith(top):
+                files[index] = replace(file, claims=replace(file.claims, node=host))
+    return files
+
+
 _SOURCE_CODE = frozenset({".py", ".pyc", ".ipynb", ".cpp", ".cc", ".cu", ".h", ".hpp", ".so", ".whl"})
 _MODEL_FILES = frozenset({"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "vocab.txt"})
 # What a sosreport holds beside logs and outputs of commands: thousands of files of configuration and state.
@@ -150,7 +163,7 @@ def discover(places: Sequence[Path | str]) -> Discovery:
         raise NothingReadable(f"no readable log in {where}{why}")
     finder.files.sort(key=lambda file: file.name)
     return Discovery(
-        tuple(_with_series(finder.files)),
+        tuple(_with_series(_with_hosts(finder.files))),
         tuple(sorted(finder.skipped, key=lambda s: (s.name, s.why))),
         tuple(sorted(finder.warnings, key=lambda s: (s.name, s.why))),
     )
@@ -258,7 +271,7 @@ class _Finder:
                 text = read_head(path, compression) if compression else head
                 kind = archive_of(text)
                 if kind == "tar" or (kind == "zip" and compression is None):
-                    self._open_archive(path, name, kind, compression, depth + 1, budget or Budget(size))
+                    self._open_archive(path, name, mtime_ns, kind, compression, depth + 1, budget or Budget(size))
                     return
                 dump = is_dump(name, text)
                 reason = None if dump else binary_reason(text)
@@ -269,6 +282,8 @@ class _Finder:
             return
         spool = self._spool if spooled else None
         claims = path_claims(name)
+        if host := bug_report_host(text) if size else None:
+            claims = replace(claims, node=host)
         if dump:
             # The rank is that of the dump; no log of it was collected.
             claims = replace(claims, rank=None, local_rank=None, task=None)
@@ -276,7 +291,14 @@ class _Finder:
         self.files.append(SourceFile(path, name, size, compression, claims, mtime_ns, recoded, form, spool))
 
     def _open_archive(
-        self, path: Path, name: str, kind: Literal["tar", "zip"], compression: str | None, depth: int, budget: Budget
+        self,
+        path: Path,
+        name: str,
+        mtime_ns: int,
+        kind: Literal["tar", "zip"],
+        compression: str | None,
+        depth: int,
+        budget: Budget,
     ) -> None:
         if depth > ARCHIVE_DEPTH:
             self._leave_out(name, f"an archive inside {ARCHIVE_DEPTH} others; unpack the outer one")
@@ -294,15 +316,19 @@ class _Finder:
         self.warnings += [SkippedFile(name, problem) for problem in contents.problems]
         if not contents.members and not contents.left_out and not contents.problems:
             self._leave_out(name, "an empty archive")
-        self._take_members(contents, prefix, depth, budget)
+        self._take_members(contents, prefix, depth, budget, mtime_ns)
 
-    def _take_members(self, contents: Contents, prefix: str, depth: int, budget: Budget | None) -> None:
+    def _take_members(
+        self, contents: Contents, prefix: str, depth: int, budget: Budget | None, mtime_ns: int = 0
+    ) -> None:
+        """``mtime_ns``: of the archive; for members whose own was left out, so that archives are reproducible."""
         for name, why in contents.left_out:
             self._leave_out(prefix + name, why)
         for member in contents.members:
             count = len(self.files)
             name = prefix + member.name
-            self._classify(member.path, name, member.size, member.mtime_ns, spooled=True, depth=depth, budget=budget)
+            changed = member.mtime_ns if member.mtime_ns > _NO_TIME_NS else mtime_ns
+            self._classify(member.path, name, member.size, changed, spooled=True, depth=depth, budget=budget)
             if len(self.files) == count or self.files[-1].path != member.path:
                 member.path.unlink()  # an archive that was unpacked itself, or no log
 

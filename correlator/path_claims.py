@@ -42,13 +42,18 @@ _RANK = re.compile(rf"(?:^|[^a-z]|global_?){_OTHER_RANK}rank[._-]?(\d{{1,6}})(?!
 _PROC = re.compile(r"(?:^|/)(?:proc|process)[._-]?(\d{1,6})(?=\.|/|$)", re.I)
 # nccl.%h.%p.log: the host may have dots, the process id is the last number
 _NCCL_FILE = re.compile(
-    r"(?:^|/)nccl(?:[._-]?debug)?[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})(?:\.(?:log|txt|out))?$", re.I
+    r"(?:^|/)nccl(?:[._-]?(?:debug|debugfile|info|log))*[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})"
+    r"(?:\.(?:log|txt|out))?$",
+    re.I,
 )
 _K8S_FILE = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)-([0-9a-f]{64})\.log")
 _K8S_PODS = re.compile(
     r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9.-]+)/(\d{1,4})\.log"
 )
-_POD_DIR = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[a-z0-9]{5})/([a-z][a-z0-9.-]*)/(\d{1,4})\.log")
+# a pod's number, or the five characters that Kubernetes makes up: no vowels, no digits that look like letters
+_POD_DIR = re.compile(
+    r"(?:^|/)([a-z0-9][a-z0-9.-]*-\d+|[a-z0-9.-]+-[bcdfghjklmnpqrstvwxz2456789]{5})/([a-z][a-z0-9.-]*)/(\d{1,4})\.log"
+)
 _SUBMITIT = re.compile(r"(?:^|/)\d+(?:_\d+)?_(\d{1,5})_log\.(?:out|err)$")
 _STREAM = re.compile(r"(?:^|[._/-])(stdout|stderr|out|err)(?=[._/-]|$)(?!.*/)", re.I)
 _EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|lz4|journal|stdout|stderr))+$", re.I)

@@ -146,7 +146,7 @@ class Clock:
 _HMS = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _MONTH = "(" + "|".join(MONTHS) + ")"
 _DOW = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
-_ZONE = r"(?: ?(Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\w:]))?"
+_ZONE = r"(?: ?(Z|UTC|GMT|[+-]\d\d:?\d\d)(?!\w|:\d))?"
 
 # 2024-05-01 07:40:18,123 · 2024-05-01T07:40:18.123456+02:00 · 2024/05/01 07:40:18 · 2024-05-01_07:40:18
 _ISO = re.compile(rf"(\d{{4}})[-/.](\d\d)[-/.](\d\d)[T _]{_HMS}{_ZONE}")
@@ -276,8 +276,14 @@ def match_time_of_day(text: str, pos: int, clock: Clock, near_ns: int | None) ->
 _ANNOUNCED = re.compile(r"(?:datetime: |CANCELLED AT |TERMINATED ON \S+ AT | at )(?=\d{4}-\d\d-\d\d[ T])")
 
 
+# LSF's report at the end of a job's output, whose other lines follow this one
+_LSF_REPORT = re.compile(rf"(?:Started|Terminated|Results reported) at (?={_DOW} )")
+
+
 def announced_stamp(text: str, clock: Clock) -> Stamp | None:
     """The stamp that a line without a stamped head states about itself (``datetime: …``, ``CANCELLED AT …``)."""
+    if match := _LSF_REPORT.match(text):
+        return match_stamp(text, match.end(), clock)
     if "datetime: " not in text and " AT " not in text and " at 2" not in text:
         return None
     match = _ANNOUNCED.search(text, 0, 400)

@@ -2,12 +2,28 @@
 
 Emitted by: openpbs/openpbs ``src/resmom/mom_main.c``; LSF's job report (texts from job outputs, its source is not
 public). Gives ``pbs.killed`` (resource, used, limit), ``lsf.terminated`` (reason, or the exit code of the report),
-``lsf.job``.
+``lsf.job`` and ``lsf.hosts``, ``pbs.node_down`` from the server's log.
 """
 
 from __future__ import annotations
 
-from correlator.events import Parser, Pattern
+import re
+from collections.abc import Sequence
+
+from correlator.events import Found, Parser, Pattern
+
+_HOSTS = re.compile(r"<(?:\d{1,6}\*)?([\w.-]{1,255})>")
+
+
+def _read_hosts(lines: Sequence[str]) -> list[Found]:
+    """The hosts of a job report, in the order in which it lists them."""
+    hosts, last = _HOSTS.findall(lines[0].partition(", in queue ")[0]), 0
+    for index, line in enumerate(lines[1:], start=1):
+        if not line.startswith("     ") or not (more := _HOSTS.fullmatch(line.strip())):
+            break
+        hosts, last = [*hosts, more[1]], index
+    return [Found(0, last, {"nodes": ",".join(hosts)})] if hosts else []
+
 
 PARSER = Parser(
     name="batch",
@@ -43,10 +59,43 @@ PARSER = Parser(
         Pattern(
             event="lsf.job",
             literals=("was submitted from host <",),
-            regex=r"^Job <(?P<job>\d+)(?:\[\d+\])?[^>]*> was submitted from host <(?P<submit_host>[^>]*)>",
+            regex=r"^Job <(?:(?P<job>\d+)(?:\[\d+\])?|[^>]*)> was submitted from host <(?P<submit_host>[^>]*)>",
             sample="Job <4711> was submitted from host <login1> by user <alice> in cluster <c1> at Wed May  1 "
             "07:00:05 2024",
             severity="info",
+        ),
+        Pattern(
+            event="lsf.job",
+            literals=("Subject: Job ",),
+            regex=r"^Subject: Job (?P<job>\d+)(?:\[\d+\])?: <.{0,255}> in cluster <[^>]*> (?P<outcome>Exited|Done)",
+            sample="Subject: Job 4711: <train> in cluster <c1> Exited",
+            severity="info",
+            not_samples=("Subject: Job offer",),
+        ),
+        Pattern(
+            # further hosts stand below, one a line: "                            <8*node013>"
+            event="lsf.hosts",
+            literals=("Job was executed on host(s) <",),
+            block=_read_hosts,
+            block_lines=2000,
+            sample="Job was executed on host(s) <8*node012>, in queue <gpu>, as user <alice> in cluster <c1> at Wed "
+            "May  1 07:00:07 2024\n                            <8*node013>\n</home/alice> was used as the home "
+            "directory.",
+            severity="info",
+        ),
+        Pattern(
+            event="pbs.node_down",
+            literals=("node down: ",),
+            regex=r"^node down: (?P<text>.*)$",
+            sample="node down: communication closed",
+            not_samples=("the node down: the hall",),
+        ),
+        Pattern(
+            event="pbs.killed",
+            literals=(" exceeded limit ",),
+            regex=r"^(?P<resource>walltime|mem|vmem|pmem|pvmem|cput|ncpus) (?P<used>\S+) exceeded limit (?P<limit>\S+)",
+            sample="walltime 3612 exceeded limit 3600",
+            not_samples=("=>> PBS: job killed: walltime 3612 exceeded limit 3600 twice", "memory exceeded limit 3"),
         ),
         Pattern(
             event="gridengine.killed",

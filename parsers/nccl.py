@@ -10,12 +10,13 @@ tags 2.6 to 2.30. RCCL prints the same lines. A line has no rank: ``host:pid`` j
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from correlator.events import Found, Parser, Pattern
+from correlator.events import Parser, Pattern
 from parsers._lines import named, one_line
 from parsers._nccl_head import HEAD, INFO, WARN
 from parsers._nccl_network import NETWORK_PATTERNS
+from parsers._nccl_ras import RAS_PATTERNS
 from parsers._pci import normalise_pci, with_bus_id
 
 _INIT = (
@@ -34,60 +35,6 @@ def _init(match: re.Match[str]) -> Mapping[str, object]:
     if (address := normalise_pci(str(fields.pop("busId", "")))) is not None:
         fields["pci_bus_id"] = address
     return fields
-
-
-# "  Process 4711 on node 10.0.0.18 managing GPUs 0-3", "  Rank 5 has launched up to operation 12 -- GPU 1 managed by …"
-_RAS_PROCESS = re.compile(r"^\s*Process (?P<pid>\d+) on node (?P<peer>\S+) managing GPUs? (?P<gpus>\S+)")
-_RAS_RANK = re.compile(
-    r"^\s*Rank (?P<comm_rank>\d+)(?: has (?P<state>[^-]+?))? -- "
-    r"(?:GPU (?P<gpus>\S+) managed by process (?P<pid>\d+) on node (?P<peer>\S+)|\[process information not found\])"
-)
-_RAS_GROUP = re.compile(r"^#\d+-\d+ \((?P<process_group>[0-9a-f]+)\) [A-Z,]+$")
-_RAS_STATEMENTS = (
-    ("dead", re.compile(r"(?P<number>\d+) job process\w*(?: are| is)? considered dead")),
-    ("missing", re.compile(r"[Mm]issing (?:communicator )?data from (?P<number>\d+) ")),
-    ("error", re.compile(r"(?:Initialization|Asynchronous) errors? on (?P<number>\d+) rank")),
-    ("mismatch", re.compile(r"Communicator ranks have different (?P<aspect>.*)")),
-)
-_RAS_SHARE = re.compile(r"^\s*(?P<number>\d+) ranks have (?P<state>.*)$")
-_RAS_LAUNCHED = re.compile(r"launched up to operation (\d+)")
-
-
-def _read_ras(lines: Sequence[str]) -> list[Found]:
-    """One event for the statement, one ``nccl.ras_names`` for every process or rank under it.
-
-    ``peer`` is the address as printed. The ranks of a communicator that gave no data, or have launched fewer operations
-    than the majority, are also listed on the first event (``nccl.ras_missing``: missing_ranks or lagging_ranks).
-    """
-    group = _RAS_GROUP.match(lines[0])
-    start = 1 if group else 0
-    heads = ((what, regex.search(lines[start])) for what, regex in _RAS_STATEMENTS) if len(lines) > start else ()
-    what, statement = next(((what, m) for what, m in heads if m), ("", None))
-    if statement is None:
-        return []
-    fields: dict[str, object] = {"what": what, **named(statement), **(named(group) if group else {})}
-    names: list[Found] = []
-    ranks: list[tuple[str, int]] = []
-    most_launched = -1
-    last = start
-    for index, line in enumerate(lines[start + 1 :], start=start + 1):
-        launched = _RAS_LAUNCHED.search(line)
-        if match := _RAS_PROCESS.match(line) or _RAS_RANK.match(line):
-            names.append(Found(index, index, {"what": what, **named(match)}, event="nccl.ras_names"))
-            if "comm_rank" in match.groupdict():
-                ranks.append((match["comm_rank"], int(launched[1]) if launched else -1))
-        elif share := _RAS_SHARE.match(line):
-            most_launched = max(most_launched, int(launched[1]) if launched else -1)
-            fields["shares"] = f"{fields.get('shares', '')}{share['number']}: {share['state']}; "
-        elif not line.strip() or not line.strip().startswith(("[could not", "The missing process")):
-            break
-        last = index
-    event = None
-    if what == "missing" and ranks:
-        event, fields["missing_ranks"] = "nccl.ras_missing", ",".join(rank for rank, _ in ranks)
-    elif lagging := [rank for rank, count in ranks if count < most_launched]:
-        event, fields["lagging_ranks"] = "nccl.ras_missing", ",".join(lagging)
-    return [Found(0, last, fields, event=event), *names]
 
 
 # INFO lines are many; an error's way up the call stack is the kind whose text starts with a source file
@@ -233,23 +180,7 @@ PARSER = Parser(
             severity="info",
             sparse=True,
         ),
-        Pattern(
-            event="nccl.ras",
-            literals=(
-                ") INCOMPLETE",
-                ") MISMATCH",
-                "considered dead (unreachable via the RAS network)",
-                "issing communicator data from",
-                "issing data from ",
-                "nitialization error",
-                "synchronous error",
-            ),
-            block=_read_ras,
-            block_lines=300,
-            sample="  2 job processes are considered dead (unreachable via the RAS network)\n"
-            "  Process 4711 on node 10.0.0.18 managing GPU 0\n  Process 4712 on node 10.0.0.18 managing GPU 1\n",
-            severity="warning",
-        ),
+        *RAS_PATTERNS,
         Pattern(
             event="nccl.warn",
             literals=("NCCL WARN ",),

@@ -103,6 +103,23 @@ PARSER = Parser(
             sample="mmfs: [E] CCR: failed to connect to node 192.0.2.7:1191 (sock 42 err 1143)",
         ),
         Pattern(
+            # the manager's view of a node that it is about to expel
+            event="kernel.storage",
+            literals=("lease renewal is overdue", "is being expelled", "SGPanic"),
+            regex=r"\[[A-Z]\] (?P<what>(?:Node (?P<server>\S+)(?: \([^)]*\))? (?:lease renewal is overdue|"
+            r"is being expelled)|.*\bSGPanic\b).*)$",
+            fields={"filesystem": "gpfs"},
+            sample="[N] Node 192.0.2.7 (node012) lease renewal is overdue. Pinging to check if it is alive",
+            not_samples=("[N] SGPanics so far: 0",),
+        ),
+        Pattern(
+            event="kernel.storage",
+            literals=("Connect failed on all available routes",),
+            regex=r"(?P<what>Connect failed on all available routes)(?:[.:] (?:NodeID: )?(?P<server>\S.*))?$",
+            fields={"filesystem": "beegfs"},
+            sample="NodeConn (acquire stream): Connect failed on all available routes: beegfs-storage stor01 [ID: 3]",
+        ),
+        Pattern(
             event="kernel.storage",
             literals=("Communication error in RECVDATA", "Communication error in SENDDATA", "beegfs: "),
             regex=r"(?P<what>Communication error in (?:RECV|SEND)DATA stage)\. Node: (?P<server>[^;]*)|"

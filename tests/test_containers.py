@@ -158,6 +158,51 @@ def test_a_sosreport(tmp_path: Path) -> None:
     }
 
 
+def test_a_sosreport_states_its_host(tmp_path: Path) -> None:
+    top = "sosreport-gpu-00117-2024-05-01-abcdefg"
+    host = {
+        "sos_commands/host/hostname": b"gpu-00117.example.net\n",
+        "sos_commands/kernel/uname_-a": b"Linux other 5.14 #1\n",
+    }
+    said = {"sos_commands/host/hostnamectl_status": b"   Static hostname: gpu-00118\n         Icon name: computer\n"}
+    logs = {"sos_commands/kernel/dmesg": b"[123456.789012] BOOM\n", "var/log/app.log": b"BOOM\n"}
+    first = {f"{top}/{name}": content for name, content in {**logs, **host}.items()}
+    put(tmp_path, COMPRESS["xz"](tar(first)), "ticket.tar.xz")
+    for name, content in {**logs, **said}.items():
+        put(tmp_path, content, f"unpacked/{name}")
+    put(tmp_path, b"BOOM\n", "train.log")
+    assert [(r["file"].split("/")[0], r["node"]) for r in rows(read(tmp_path))] == [
+        ("ticket.tar.xz!", "gpu-00117.example.net"),
+        ("ticket.tar.xz!", "gpu-00117.example.net"),
+        ("train.log", None),
+        ("unpacked", "gpu-00118"),
+        ("unpacked", "gpu-00118"),
+    ]
+
+
+def test_what_is_no_host_name_in_a_sosreport(tmp_path: Path) -> None:
+    put(tmp_path, b"hostname: command not found, try --help\n", "sos/sos_commands/host/hostname")
+    put(tmp_path, b"BOOM\n", "sos/sos_commands/kernel/dmesg")
+    assert one(read(tmp_path))["node"] is None
+
+
+def test_a_bug_report_states_its_host(tmp_path: Path) -> None:
+    head = b"_______\n\nStart of NVIDIA bug report log file.  Please include\n\nDate: Wed May  1 07:50:00 UTC 2024\n"
+    uname = b"uname: Linux gpu-a017 5.15.0-105-generic #115-Ubuntu SMP x86_64 GNU/Linux\n"
+    put(tmp_path, gzip.compress(head + uname + b"[123456.789012] BOOM\n"), "nvidia-bug-report.log.gz")
+    put(tmp_path, uname + b"BOOM\n", "notes.log")
+    assert [row["node"] for row in rows(read(tmp_path))] == [None, "gpu-a017"]
+
+
+def test_members_without_a_time_have_the_archives(tmp_path: Path) -> None:
+    path = tmp_path / "logs.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("messages"), "May  1 07:40:18 node012 kernel: BOOM\n")
+    os.utime(path, (1_714_600_000, 1_714_600_000))
+    row = one(read(path))
+    assert (row["node"], row["timestamp"]) == ("node012", 1_714_549_218 * 10**9)
+
+
 def test_bug_reports_of_nodes(tmp_path: Path) -> None:
     text = b"____________________________________________\n\nStart of NVIDIA bug report log file.\nBOOM\n"
     put(tmp_path, gzip.compress(text), "nvidia-bug-report_gpu-a017.log.gz")

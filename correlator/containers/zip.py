@@ -54,7 +54,7 @@ def unpack_zip(path: Path, unpacker: Unpacker) -> Contents | str:
 
 def _take(archive: zipfile.ZipFile, member: zipfile.ZipInfo, unpacker: Unpacker) -> None:
     mode = member.external_attr >> 16
-    if member.is_dir():
+    if not member.filename or member.is_dir():
         return
     if stat.S_ISLNK(mode):
         unpacker.leave_out(member.filename, "a link inside the archive; not followed")

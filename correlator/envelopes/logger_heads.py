@@ -80,6 +80,14 @@ _NCCL = re.compile(r"([\w.-]+):(\d+):\d+ (?:\[\d+\] )?(?:[\w./-]+:\d+ (?:\(\w+\)
 # [node1:4711] text (Open MPI's own messages): claimed, kept
 _OMPI_HOST = re.compile(r"\[([A-Za-z][\w.-]*):(\d+)\] (?=\S)")
 
+# [ERROR] HCCL(4711,python3):2024-05-01-07:40:18.049.385 [file.cc:610] [4802] (CANN); torch_npu's, without the file:
+# [ERROR] 2024-05-01-07:40:18 (PID:4711, Device:2, RankID:-1) ERR02200
+_CANN = re.compile(
+    r"\[(ERROR|WARNING|INFO|EVENT|DEBUG)\] ?(?:([A-Z_]{2,20})\((\d{1,19}),[^)]{0,80}\):)?(\d{4}-\d\d-\d\d)-"
+    r"(\d\d:\d\d:\d\d)(?:\.(\d{3})\.(\d{3}))? ?(?:\[[\w./-]{1,80}:\d+\] ?(?:\[\d+\] ?)?)?"
+    r"(?:\(PID:(\d{1,19}), Device:-?\d{1,9}, RankID:(-?\d{1,9})\) )?"
+)
+
 _LEVELS = frozenset("FEWIV")
 _HF_FIRST = frozenset("DIWEC")
 _LEVEL_FIRSTS = frozenset("DIWECF")
@@ -170,6 +178,23 @@ def bracket_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
     return after_stamp(rest[1:], p)
 
 
+def cann(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """Ascend's runtime and its libraries (``plog`` files), and torch_npu."""
+    match = _CANN.match(text)
+    if not match or not (match[2] or match[8]):
+        return None
+    stamp = match_stamp(f"{match[4]} {match[5]}" + (f".{match[6]}{match[7]}" if match[6] else ""), 0, ctx.clock)
+    if stamp is None:
+        return None
+    p.stamp(stamp)
+    p.severity, p.logger, p.headed = severity_of(match[1]), match[2], True
+    p.pid = int(match[3] or match[8])
+    if match[9] and int(match[9]) >= 0:
+        p.claim_rank(int(match[9]))
+        p.identity.append(f"rank{match[9]}")
+    return text[match.end() :]
+
+
 def level_first(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """Loggers that print the level first: Python's ``WARNING:name:``, vLLM's ``INFO 05-01 07:40:18 file.py:69]``."""
     if text[0] not in _LEVEL_FIRSTS:
@@ -232,6 +257,45 @@ def claims(text: str, p: Peeled, ctx: FileContext) -> str | None:
         p.node = p.node or match[1]
         p.pid = p.pid or int(match[2])
     return None
+
+
+def kmsg(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """A record as ``cat /dev/kmsg`` gives it."""
+    return None if p.headed else p.take_kmsg(text)
+
+
+# (3) May01 07:40:18 Main [App] >> text
+_BEEGFS = re.compile(rf"\(\d\) ({'|'.join(MONTHS)})(\d\d) (\d\d):(\d\d):(\d\d) (\S{{1,64}}) \[([^\]]{{1,80}})\] >> ")
+# 05/01/2024 07:40:18;0008;pbs_mom;Job;4711.pbs01;text (six fields; servers on other hosts write Server@host)
+_PBS = re.compile(
+    r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(?:\.\d{1,6})?);[\da-fA-F]{4};([\w@.-]{1,80});(\w{1,20});([^;]{0,200});"
+)
+
+
+def beegfs(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """The log of BeeGFS's daemons."""
+    match = _BEEGFS.match(text)
+    if not match:
+        return None
+    seconds = hms_s(match[3], match[4], match[5])
+    ns = ctx.clock.resolve(None, MONTHS[match[1]], int(match[2]), seconds, 0)
+    if ns is not None:
+        p.stamp(Stamp(ns, 0, SECOND, False))
+    p.logger, p.headed = f"beegfs {match[7]}", True
+    return text[match.end() :]
+
+
+def pbs(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """The logs of PBS's daemons: date, event mask, daemon, kind and name of what it is about, text."""
+    match = _PBS.match(text)
+    stamp = match_stamp(match[1], 0, ctx.clock) if match else None
+    if match is None or stamp is None:
+        return None
+    p.stamp(stamp)
+    p.logger, p.headed = match[2].partition("@")[0], True
+    if match[3] == "Node":
+        p.node = match[4] or None
+    return text[match.end() :]
 
 
 def facility(text: str, p: Peeled, ctx: FileContext) -> str | None:

@@ -18,31 +18,35 @@ from correlator.envelopes.heads import after_stamp
 from correlator.envelopes.labels import actor, fan_in, host_slot, kubectl, mpi, rank_colon, rank_prefix, rank_word
 from correlator.envelopes.logger_heads import (
     bare_stamp,
+    beegfs,
     bracket_head,
     bracket_kernel,
     c10,
+    cann,
     claims,
     facility,
     glog,
+    kmsg,
     level_first,
+    pbs,
 )
 from correlator.envelopes.peeled import FileContext, Peeled, Rule
-from correlator.envelopes.transports import angle, cri, json_record
+from correlator.envelopes.transports import angle, cri, json_record, labelled
 from correlator.timestamps import MONTHS, announced_stamp
 from correlator.untrusted import shorten_numbers
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 _BRACKET: tuple[Rule, ...] = (
-    kubectl, rank_prefix, c10, mpi, fan_in, bracket_kernel, bracket_head, rank_colon, claims,
+    kubectl, rank_prefix, c10, mpi, fan_in, bracket_kernel, cann, bracket_head, rank_colon, claims,
 )  # fmt: skip
-_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, bare_stamp, claims)
+_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, bare_stamp, claims)
 _UPPER: tuple[Rule, ...] = (glog, alerted, level_first, fan_in, bare_stamp, host_slot, rank_word, claims)
 _LOWER: tuple[Rule, ...] = (fan_in, facility, host_slot, rank_word, claims)
 _RULES: dict[str, tuple[Rule, ...]] = {
     "[": _BRACKET,
-    "{": (json_record,),
-    "(": (actor,),
+    "{": (json_record, labelled),
+    "(": (actor, beegfs),
     "<": (angle,),
     " ": (fan_in, bracket_head),
     "-": (alerted,),

@@ -40,7 +40,10 @@ class FileContext:
 
 #: More equal lines than this one line cannot stand for.
 _MOST_REPEATS = 1_000_000_000
-_UPTIME = re.compile(r"\[ *(\d{1,10})\.(\d{6})(?: <[ \d.]+>)?\] ?")
+# [123456.789012] · [123456.789012 <    0.000123>] · [  130.456250] [ T1946] (kernels that print the caller)
+_UPTIME = re.compile(r"\[ *(\d{1,9})\.(\d{6})(?: <[ \d.]+>)?\] ?(?:\[ *[TC]\d{1,7}\] ?)?")
+# 3,2212,4053155111,-;text (/dev/kmsg: priority, number, microseconds since boot, flags)
+_KMSG = re.compile(r"\d{1,4},\d{1,18},(\d{1,15}),[-c](?:,[\w=:+.-]{1,80})*;")
 
 
 @dataclass(slots=True)
@@ -131,11 +134,21 @@ class Peeled:
         match = _UPTIME.match(text)
         if not match:
             return text
-        self.boot_ns = int(match[1]) * SECOND + int(match[2]) * 1000
-        self.headed = True
+        self._booted(int(match[1]) * SECOND + int(match[2]) * 1000)
+        return text[match.end() :]
+
+    def take_kmsg(self, text: str) -> str | None:
+        """The text of a record of ``/dev/kmsg`` without its fields; None when it is none."""
+        match = _KMSG.match(text)
+        if not match:
+            return None
+        self._booted(int(match[1]) * 1000)
+        return text[match.end() :]
+
+    def _booted(self, boot_ns: int) -> None:
+        self.boot_ns, self.headed = boot_ns, True
         if self.timestamp_basis is None:
             self.timestamp_basis, self.resolution_ns = "boot-relative", 1000
-        return text[match.end() :]
 
 
 #: Takes one envelope off the text and puts its claims into the line; None when the text begins with something else.

@@ -83,8 +83,22 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
     return shorten_numbers(inner.removesuffix("\r"))  # which escapes may have hidden from the line's own check
 
 
+# 2024-05-01T05:40:18Z {pod="llm-worker-3", node_name="node012"} text (logcli)
+_LABELS = re.compile(r'\{((?:\w{1,80}="(?:[^"\\]|\\.){0,400}"(?:, ?)?){1,60})\} ')
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def labelled(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """A Loki stream's labels as logcli prints them behind its stamp."""
+    match = _LABELS.match(text) if p.timestamp_basis == "transport" else None
+    if not match:
+        return None
+    _record_identity({"labels": dict(_LABEL.findall(match[1]))}, p)
+    return text[match.end() :]
+
+
 def _record_text(record: dict[str, Any]) -> str | None:
-    for name in ("log", "MESSAGE", "message", "msg"):
+    for name in ("log", "MESSAGE", "message", "msg", "line"):
         value = record.get(name)
         if isinstance(value, str):
             return value
@@ -102,11 +116,14 @@ def _stream_values(record: dict[str, Any]) -> list[list[Any]]:
 
 
 def _record_identity(record: dict[str, Any], p: Peeled) -> None:
-    kubernetes = record.get("kubernetes")
-    stream = record.get("stream")
+    kubernetes, stream, host = record.get("kubernetes"), record.get("stream"), record.get("host")
     labels: dict[str, Any] = {**record}
+    if isinstance(host, dict):  # Elastic's field names
+        labels["hostname"] = host.get("hostname", host.get("name"))
     if isinstance(kubernetes, dict):
         labels = {**kubernetes, "nodeName": kubernetes.get("host")}
+    elif isinstance(record.get("labels"), dict):  # logcli -o jsonl
+        labels = {**record["labels"]}
     elif isinstance(stream, dict):
         labels = {**stream}
         for first in _stream_values(record)[:1]:

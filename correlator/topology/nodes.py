@@ -119,7 +119,7 @@ def _one_host_a_file(rows: Sequence[Row], by_file: Mapping[str, set[str]]) -> di
 
 def _hosts_named(row: Row) -> list[str]:
     """Hosts that a line names as members of the job (host lists, launcher maps, task exits)."""
-    text = row.attr("nodes") if row.event.startswith(("slurm.", "deepspeed.")) else ""
+    text = row.attr("nodes") if row.event.startswith(("slurm.", "deepspeed.", "lsf.")) else ""
     if row.event == "deepspeed.world":
         found = re.findall(r"'([\w.-]+)': ?\[", row.attr("mapping"))
         return [h for h in found if h.lower() not in LOCAL_NAMES and is_name(h)]
