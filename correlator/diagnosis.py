@@ -17,6 +17,8 @@ FailureClass = Literal["configuration", "application", "hardware", "infrastructu
 Scope = Literal["rank", "ranks", "node", "all", "none"]
 Role = Literal["initiator", "collateral", "teardown", "unrelated"]
 ResumeStatus = Literal["safe", "unsafe", "no-checkpoint", "unknown"]
+#: A step only looks, or changes the code, data or settings of the next run, or touches what runs or serves now.
+StepKind = Literal["read-only", "changes-config", "disruptive"]
 SourceKind = Literal["training", "launcher", "scheduler", "kernel", "device", "flight-recorder", "other"]
 
 
@@ -169,12 +171,22 @@ class Resume(msgspec.Struct):
 
 
 class Action(msgspec.Struct):
-    """A next step. ``command`` is meant to be read before it is run; text from logs is never part of it unquoted."""
+    """A next step. ``command`` is meant to be read before it is run; text from logs is never part of it unquoted.
+
+    ``risk``: whether anything that runs or serves now is touched. ``stopgap``: the cause stays.
+    """
 
     title: str
     command: str | None
     why: str
     risk: Literal["read-only", "disruptive"]
+    kind: StepKind
+    stopgap: bool
+
+    @classmethod
+    def of(cls, kind: StepKind, title: str, command: str | None = None, why: str = "", stopgap: bool = False) -> Action:
+        """An action with the risk that its kind has."""
+        return cls(title, command, why, "disruptive" if kind == "disruptive" else "read-only", kind, stopgap)
 
 
 class Verify(msgspec.Struct):

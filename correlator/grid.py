@@ -15,7 +15,7 @@ from correlator.untrusted import is_rank, read_number
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 #: Names of the sizes in argument dumps, newest first.
-_ARGUMENT_NAMES = {
+ARGUMENT_NAMES = {
     "tp": ("tensor_model_parallel_size", "tensor_parallel_size", "model_parallel_size"),
     "pp": ("pipeline_model_parallel_size", "pipeline_parallel_size", "pipe_parallel_size"),
     "cp": ("context_parallel_size",),
@@ -92,7 +92,7 @@ class Grid:
             elif row.event in ("megatron.arguments", "config.dump"):
                 stated = {
                     axis: next((row.attr(n) for n in names if row.attr(n).isdecimal()), "")
-                    for axis, names in _ARGUMENT_NAMES.items()
+                    for axis, names in ARGUMENT_NAMES.items()
                 }
                 if row.attr("use_tp_pp_dp_mapping") == "True":
                     order = "tp-cp-ep-pp-dp"

@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "containers discovery path_claims reading unpacked rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints flightrecorder",
         "cascade",
         "attribution",
-        "pipeline preflight",
+        "pipeline preflight lookup",
         "report graph_export graph_svg event_export",
         "cli __main__",
     )

@@ -1,4 +1,4 @@
-"""Wording that many texts share, what a next step does, and how far the time of a failure is known."""
+"""Wording that many texts share, and how far the time of a failure is known."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from correlator import phrases
-from correlator.attribution import actions
-from correlator.attribution.actions import _filled, _on_node, kind_of
+from correlator.attribution.actions import _filled, _on_node
 from correlator.phrases import agree, named_ranks
 from correlator.pipeline import diagnose
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "cases"
 
 
-@pytest.mark.parametrize("module", [phrases, actions])
+@pytest.mark.parametrize("module", [phrases])
 def test_examples_in_docstrings(module):
     failed, tried = doctest.testmod(module)
     assert tried and not failed
@@ -39,21 +38,6 @@ def test_number_agrees(text, better):
 
 def test_ranks_by_name():
     assert [named_ranks(r) for r in ([5], [1, 5], [3, 2])] == ["rank 5", "ranks 1,5", "ranks 2-3"]
-
-
-@pytest.mark.parametrize(
-    ("step", "kind"),
-    [
-        ("Compare the sizes on all ranks.", "look"),
-        ("Switch the flight recorder on for the next run", "look"),
-        ("Requeue the job.", "work around"),
-        ("Ask for more time", "repair"),
-        ("Find the branch that depends on the data and make the decision collective.", "repair"),
-        ("Set num_workers to what the memory holds.", "repair"),
-    ],
-)
-def test_a_step_says_what_it_does(step, kind):
-    assert kind_of(step) == kind
 
 
 def test_placeholders_are_filled_from_what_is_known_and_quoted():

@@ -242,7 +242,7 @@ def test_who_when_and_where_are_said() -> None:
         "infrastructure, node-power (3 %): A loss of power also takes a device off the bus. To tell: ipmitool sel list",
         "Safe to resume from iteration 7050 /ckpt/iter_0007050",
         "/ckpt/iter_0007060: incomplete, 3 of 32 shards missing",
-        "2. Drain the node and reboot it DISRUPTIVE",
+        "2. Drain the node and reboot it (DISRUPTIVE)",
         "Fixed when: no Xid on this bus id for a day under load dcgmi diag -r 4",
         "skipped core.3102, core.3103: not text",
         "damaged stdout/gpu-a011.log: 3 lines are no UTF-8",
@@ -404,7 +404,7 @@ def hostile_document() -> Document:
     document.initiator.first_error = Place(HOSTILE, 1, 0, HOSTILE)
     document.cascade = [CascadeEvent("e", ZERO, [1], [HOSTILE], HOSTILE, "initiator")]
     document.evidence = [Evidence("verdict", HOSTILE, 1, 0, HOSTILE, 0.5, HOSTILE)]
-    document.actions = [Action(HOSTILE, f"echo '{HOSTILE}'", HOSTILE, "read-only")]
+    document.actions = [Action.of("read-only", HOSTILE, f"echo '{HOSTILE}'", HOSTILE)]
     document.resume.path = document.job.job_id = HOSTILE
     return document
 

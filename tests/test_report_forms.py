@@ -31,7 +31,7 @@ def hostile_document() -> Document:
     document.initiator.first_error = Place(HOSTILE, 1, 0, HOSTILE)
     document.cascade = [CascadeEvent("e", None, [1], [HOSTILE], HOSTILE, "initiator")]
     document.evidence = [Evidence("verdict", HOSTILE, 1, 0, HOSTILE, 0.5, HOSTILE)]
-    document.actions = [Action(HOSTILE, f"echo '{HOSTILE}'", HOSTILE, "read-only")]
+    document.actions = [Action.of("read-only", HOSTILE, f"echo '{HOSTILE}'", HOSTILE)]
     document.ruled_out = [RuledOut(HOSTILE, HOSTILE)]
     document.resume.path = document.job.job_id = HOSTILE
     return document
@@ -112,7 +112,7 @@ def test_markdown_holds_what_the_text_report_holds() -> None:
     assert "```text\n  2 start\n  3 May 07 17:29" in text
     assert f"> 4 {XID}\n" in text
     assert "\n## How it spread\n\n| after | role |" in text
-    assert "1\\. **Save the driver's record** A reboot wipes it.\n\n```sh\nssh gpu-a009" in text
+    assert "1\\. **Save the driver's record** *(read-only)* A reboot wipes it.\n\n```sh\nssh gpu-a009" in text
     assert "*(disruptive)*" in text
     assert doctest.testmod(markdown).failed == 0
 

@@ -93,7 +93,9 @@ def test_entries_are_complete() -> None:
 
 
 def test_related_entries_exist() -> None:
-    assert not [(s.id, other) for s in SIGNATURES for other in s.lookalikes if other == s.id or other not in by_id()]
+    named = [(s.id, other) for s in SIGNATURES for other in (*s.lookalikes, *s.related)]
+    assert len(named) > 500
+    assert not [(id_, other) for id_, other in named if other == id_ or other not in by_id()]
 
 
 def test_commands_hold_only_known_placeholders() -> None:
@@ -101,8 +103,8 @@ def test_commands_hold_only_known_placeholders() -> None:
     found = {
         (s.id, name)
         for s in SIGNATURES
-        for action in s.actions
-        for name in re.findall(r"(?<!\$)\{([a-z_]+)\}", action.command or "")
+        for step in s.fix
+        for name in re.findall(r"(?<!\$)\{([a-z_]+)\}", step.command or "")
     }
     assert found, "no command has a placeholder, so the check says nothing"
     assert not [(id_, name) for id_, name in found if name not in PLACEHOLDERS]
@@ -145,6 +147,11 @@ def test_no_cause_fires_on_a_healthy_log() -> None:
         (("shard \\d+ lost", "shard ( lost"), "regex"),
         (('title = "A shard is lost"', "title ="), "line 3"),
         (("[match]", "[match]\nwhen = 3"), "when"),
+        (("weight = 0.5", 'weight = 0.5\nfix = [{ do = "Reboot." }]'), "kind"),
+        (("weight = 0.5", 'weight = 0.5\napart = { disk-full = "df" }'), "apart"),
+        (("weight = 0.5", 'weight = 0.5\nemitter = "torch"'), "emitter"),
+        (("weight = 0.5", 'weight = 0.5\nreferences = [{ title = "x", url = "javascript:alert(1)" }]'), "url"),
+        (("weight = 0.5", 'weight = 0.5\narithmetic = { whole = "a", by = [["b"]], capture = ["("] }'), "arithmetic"),
     ],
 )
 def test_malformed_file_is_refused_by_name_and_field(change: tuple[str, str], field: str) -> None:
@@ -195,7 +202,7 @@ def test_assign_keeps_the_table_and_takes_an_empty_one() -> None:
 
 
 def test_assign_takes_other_signatures_than_the_packaged_ones() -> None:
-    own = parse_signature(PLAIN, "shard-lost.toml")
+    own = parse_signature(PLAIN, "data/shard-lost.toml")
     rows = table(raised("ValueError", "shard 12 lost"), raised("ValueError", "nothing lost"), {"event": None})
     assert assign(rows, [own]).column("signature").to_pylist() == ["shard-lost", None, None]
     assert assign(rows, []).column("signature").null_count == 3

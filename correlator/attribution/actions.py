@@ -4,77 +4,45 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Literal
 
 from correlator.attribution.sources import heard_ranks, kernel_log_nodes
 from correlator.cascade.model import Facts, Finding
-from correlator.diagnosis import Action, Verify
+from correlator.diagnosis import Action, StepKind, Verify
 from correlator.phrases import named_ranks
 from correlator.signatures import Signature
 
-Kind = Literal["look", "work around", "repair"]
-
-#: First words of a step that only looks, and of one that lets the job run without the cause being gone.
-_LOOKS = re.compile(
-    r"(?:look|check|compare|read|ask (?!for)|find|see|search|inspect|reproduce|profile|watch|print|take|collect|test|"
-    r"verify|identify|measure|locate|count|query|save the|switch .* recorder|rerun with|ls|df|dmesg|cat|"
-    r"grep|\S+=\S+ lists)\b",
-    re.IGNORECASE,
-)
-#: A step that begins by looking and ends in a change is no look.
-_CHANGES = re.compile(
-    r"(?:\band|\bthen|[,;:])\s+(?:make|fix|replace|set|remount|free|rebuild|raise|give|remove|drain|change|correct)\b",
-    re.IGNORECASE,
-)
-_WORKAROUNDS = re.compile(
-    r"(?:exclude|leave|requeue|restart|start again|start the job again|rerun|retry|resume|go back|raise|lower|disable|"
-    r"turn off|switch off|skip|until|to run meanwhile|as a stopgap|nothing is broken|move|drain|run (?:on|without)|"
-    r"avoid|reduce)\b",
-    re.IGNORECASE,
-)
-_DISRUPTS = re.compile(r"\b(?:drain|reboot|reset|replace|swap|power|reseat|reload|kill|exclude|RMA)", re.IGNORECASE)
-#: What a finished step of the entry says about itself.
-KIND_WORDS: dict[Kind, str] = {
-    "look": "looks only, changes nothing",
-    "work around": "works around it; the cause stays",
-    "repair": "meant to repair it",
-}
-_STEPS = 3
+#: Order of the steps: what only looks comes before what changes something.
+_ORDER: tuple[StepKind, ...] = ("read-only", "changes-config", "disruptive")
+_STEPS = 5
 
 
-def kind_of(step: str) -> Kind:
-    """What a step in words does.
+def actions_for(
+    facts: Facts, chosen: Finding, signature: Signature | None, job_id: str | None, advice: str = ""
+) -> list[Action]:
+    """The steps of the entry, those that only look first; where it is open whose fault it was, what would decide.
 
-    >>> kind_of("Compare the sizes"), kind_of("Exclude the node"), kind_of("Give all nodes the same address")
-    ('look', 'work around', 'repair')
+    ``advice``: the step that follows from the job's own numbers, if any.
     """
-    if _LOOKS.match(step) and not _CHANGES.search(step):
-        return "look"
-    return "work around" if _WORKAROUNDS.match(step) else "repair"
-
-
-def actions_for(facts: Facts, chosen: Finding, signature: Signature | None, job_id: str | None) -> list[Action]:
-    """At most three steps of the entry, commands first; where it is open whose fault it was, what would decide."""
     values = _values(facts, chosen, job_id)
+    steps = sorted(signature.fix if signature else (), key=lambda step: _ORDER.index(step.kind))
     actions = [
-        Action(step.title, _filled(step.command, values), step.why, step.risk)
-        for step in (signature.actions if signature else ())
-        if not (facts.recorded.ranks and "flight recorder" in step.title)
+        Action.of(step.kind, step.do, _filled(step.command, values), step.why, step.stopgap)
+        for step in steps
+        if not (facts.recorded.ranks and "flight recorder" in step.do)
     ]
-    for text in signature.fix[: max(0, _STEPS - len(actions))] if signature else ():
-        kind = kind_of(text)
-        disrupts = kind != "look" and _DISRUPTS.search(text)
-        actions.append(Action(text, None, KIND_WORDS[kind], "disruptive" if disrupts else "read-only"))
+    if advice:
+        actions.insert(0, Action.of("changes-config", advice, why="worked out on the numbers in these logs"))
+    actions = actions[:_STEPS]
     if chosen.class_ == "unknown" or not actions:
         actions += [collect(what) for what in missing_sources(facts, chosen)[:2]]
         if chosen.control:
-            actions.append(Action("Tell the explanations apart", None, chosen.control, "read-only"))
+            actions.append(Action.of("read-only", "Tell the explanations apart", why=chosen.control))
     return actions
 
 
 def collect(what: str) -> Action:
     """The step that fetches a source which is missing."""
-    return Action(f"Collect {what}", None, "it is missing here and would decide", "read-only")
+    return Action.of("read-only", f"Collect {what}", why="it is missing here and would decide")
 
 
 def _values(facts: Facts, chosen: Finding, job_id: str | None) -> dict[str, str | None]:

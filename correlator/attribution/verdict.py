@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from correlator.attribution.actions import actions_for, collect, missing_sources, verify_for
 from correlator.attribution.confidence import confidence
 from correlator.attribution.initiator import Ranked
+from correlator.attribution.numbers import numbers_of
 from correlator.attribution.outcome import Outcome
 from correlator.attribution.shown import has_own_error, once, shown_by, time_of
 from correlator.cascade.graph import not_after
@@ -45,12 +46,13 @@ def attribute(
     chosen = ranked[0].finding
     signature = facts.signatures.get(chosen.signature or "")
     sure = confidence(ranked)
+    numbers = numbers_of(facts, chosen, signature)
     verdict = Verdict(
         class_=chosen.class_,
         subclass=chosen.subclass,
         signature=chosen.signature or "unknown",
         title=agree(chosen.title),
-        summary=_summary(facts, chosen, signature),
+        summary=_summary(facts, chosen, signature, numbers.finding if numbers else ""),
         confidence=sure,
     )
     return (
@@ -59,7 +61,7 @@ def attribute(
         _evidence(facts, chosen, ranked, raw),
         [_alternative(facts, r, sure) for r in _rivals(ranked)],
         _ruled_out(facts, chosen),
-        actions_for(facts, chosen, signature, job_id),
+        actions_for(facts, chosen, signature, job_id, numbers.advice if numbers else ""),
         verify_for(facts, signature),
     )
 
@@ -90,9 +92,9 @@ def _undecided(
     return verdict, Initiator(), evidence, [], [], [collect(m) for m in missing[:3]], Verify()
 
 
-def _summary(facts: Facts, chosen: Finding, signature: Signature | None) -> str:
+def _summary(facts: Facts, chosen: Finding, signature: Signature | None, numbers: str) -> str:
     parts = [sentence(f"{agree(chosen.title).rstrip('.')}: {once(chosen.why, facts.topology.world_size)}")]
-    parts += filter(None, [shown_by(facts, chosen)])
+    parts += filter(None, [numbers, shown_by(facts, chosen)])
     grid, ranks = facts.topology.grid, chosen.incident.ranks
     if grid is not None and len(ranks) == 1 and ranks[0] < grid.world_size:
         place = grid.coordinates(ranks[0])

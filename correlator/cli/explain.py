@@ -2,54 +2,78 @@
 
 from __future__ import annotations
 
-import re
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from correlator.cli._output import write_stdout
+from correlator.cli._output import check_output, form_of, write_output, write_stdout
 from correlator.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from correlator.lookup import Explained
 
-    from correlator.signatures.model import Signature
-
-_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
-_XID = re.compile(r"xid-?(\d+)")
 _NEAR_IDS = 5
 #: Bytes of standard input: a few lines are explained, a log is diagnosed.
 _LONGEST_TEXT = 4 << 20
 
-if TYPE_CHECKING:
-    #: Entries that fit, entries that are near, Xid numbers of the text; the better ones first.
-    _Found = tuple[Sequence[Signature], Sequence[Signature], Sequence[int]]
+
+class Format(StrEnum):
+    """Forms of a page."""
+
+    text = "text"
+    markdown = "markdown"
+    html = "html"
+    json = "json"
+
+
+#: The form that the ending of FILE asks for.
+_ENDINGS = {
+    ".txt": Format.text,
+    ".md": Format.markdown,
+    ".markdown": Format.markdown,
+    ".html": Format.html,
+    ".htm": Format.html,
+    ".json": Format.json,
+}
 
 
 def run(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar='SIGNATURE|"ERROR TEXT"', help="An id, or text of a log; - reads it from standard input."
         ),
-    ],
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="Form of the page; by default text, or what the ending of FILE says.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write every page as a web site that can be searched offline.")
+    ] = None,
 ) -> int:
     """Explain a failure and how to fix it."""
-    from correlator.report.encyclopedia import render_entry, render_near
-    from correlator.report.layout import render_for
-
-    text = (_from_stdin() if what == "-" else what).strip()
+    if site is not None:
+        if what is not None or format is not None or output is not None:
+            raise UsageError("--site writes every page; it goes with no text, no --format and no -o")
+        return _write_site(site)
+    check_output(output)
+    chosen = format or form_of(output, _ENDINGS, Format.text)
+    text = (_from_stdin() if what == "-" else what or "").strip()
     if not text:
         raise UsageError("there is no text to explain; give an id or a line of a log")
-    fitting, near, xids = _look_up(text)
-    if not fitting and not near:
+    from correlator.lookup import look_up
+
+    found = look_up(text)
+    if found is None:
         raise UsageError(_not_found(text))
-    page = render_entry(fitting[0], [*fitting[1:], *near], xids) if fitting else render_near(near, xids)
-    write_stdout(render_for(sys.stdout, page))
+    _WRITERS[chosen](found, output)
     return 0
 
 
@@ -60,49 +84,6 @@ def _from_stdin() -> str:
     return data.decode(errors="replace")
 
 
-def _look_up(text: str) -> _Found:
-    from correlator.signatures import by_id, nearest
-
-    slug = re.sub(r"[\s_]+", "-", text.lower())
-    if entry := by_id().get(slug):
-        return [entry], [], entry.xids
-    if number := _XID.fullmatch(slug):
-        xid = int(number[1])
-        entries = _of_xid(xid)
-        return (entries, [], [xid]) if len(entries) == 1 else ([], entries, [xid])
-    if _ID.fullmatch(text):
-        return [], [], []
-    fitting, xids = _read_as_log(text)
-    if fitting and not fitting[0].is_fallback:
-        return fitting, [], xids
-    # A line that lost its words still has its number.
-    near = [entry for xid in xids for entry in _of_xid(xid) if not entry.is_fallback]
-    return ([], near, xids) if near else (fitting, nearest(text), xids)
-
-
-def _of_xid(xid: int) -> Sequence[Signature]:
-    """The entries of an Xid number, the one named after it first; the fall-back where there is none."""
-    from correlator.signatures import by_id, load_signatures
-
-    found = [s for s in load_signatures() if xid in s.xids]
-    return sorted(found, key=lambda s: s.id != f"xid-{xid}") or [by_id()["xid-other"]]
-
-
-def _read_as_log(text: str) -> tuple[Sequence[Signature], Sequence[int]]:
-    """(entries, best first; Xid numbers) that ``text`` gives when it is read as the lines of a log are."""
-    from correlator.ingest import ingest
-    from correlator.signatures import ROLES, assign, by_id, load_signatures, own_patterns
-
-    with TemporaryDirectory() as folder:
-        (Path(folder) / "text.log").write_text(f"{text}\n", encoding="utf-8", errors="replace")
-        events = ingest(Path(folder), extra_patterns=own_patterns(load_signatures()), workers=1).events
-    table = assign(events)
-    found = [by_id()[name] for name in {*table.column("signature").to_pylist()} - {None}]
-    fitting = sorted(found, key=lambda s: (s.is_fallback, ROLES.index(s.role), -s.priority, -s.weight, s.id))
-    rows = table.select(["event", "xid"]).to_pylist()
-    return fitting, sorted({row["xid"] for row in rows if row["event"] == "kernel.xid" and row["xid"] is not None})
-
-
 def _not_found(text: str) -> str:
     from correlator.signatures import by_id
 
@@ -110,3 +91,50 @@ def _not_found(text: str) -> str:
         return "no signature fits that text or is near it; `correlator signatures WORD` looks for a word"
     close = get_close_matches(text.lower(), by_id(), n=_NEAR_IDS, cutoff=0.5)
     return f"no such signature: {text}; {'near: ' + ', '.join(close) if close else '`correlator signatures` lists all'}"
+
+
+def _write_site(place: str) -> int:
+    from correlator.cli._folder import write_site
+    from correlator.report.site import MANIFEST, site_files
+    from correlator.signatures import load_signatures
+
+    count = write_site(place, site_files(load_signatures()), MANIFEST)
+    write_stdout(f"{count} files in {place}; open {place.rstrip('/')}/index.html\n")
+    return 0
+
+
+def _write_text(found: Explained, output: str | None) -> None:
+    from correlator.report.encyclopedia import render_explained
+    from correlator.report.layout import render_for, render_plain
+
+    page = render_explained(found)
+    if output and output != "-":
+        write_output(output, render_plain(page).encode())
+    else:
+        write_stdout(render_for(sys.stdout, page))
+
+
+def _write_markdown(found: Explained, output: str | None) -> None:
+    from correlator.report.entry_forms import entry_markdown
+
+    write_output(output, entry_markdown(found).encode("utf-8", "backslashreplace"))
+
+
+def _write_html(found: Explained, output: str | None) -> None:
+    from correlator.report.entry_html import entry_html
+
+    write_output(output, entry_html(found).encode("utf-8", "backslashreplace"))
+
+
+def _write_json(found: Explained, output: str | None) -> None:
+    from correlator.report.entry_forms import entry_json
+
+    write_output(output, entry_json(found))
+
+
+_WRITERS: dict[Format, Callable[[Explained, str | None], None]] = {
+    Format.text: _write_text,
+    Format.markdown: _write_markdown,
+    Format.html: _write_html,
+    Format.json: _write_json,
+}

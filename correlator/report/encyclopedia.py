@@ -1,79 +1,32 @@
-"""Failure signatures as terminal pages: one entry, or the list of all."""
+"""The encyclopedia as terminal pages: one entry, or the list of all."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from correlator.lookup import Explained
 from correlator.report import layout
-from correlator.signatures.catalog import xid_catalog
+from correlator.report.entry import Part, about_line, entry_parts, facts_line
+from correlator.report.safe import visible_lines
 from correlator.signatures.model import Signature
 
-_BLAMES = {
-    "self": "the rank that writes the line",
-    "peer": "another rank or host, which the line names",
-    "node": "the node that writes the line",
-    "fabric": "the network between the nodes",
-    "storage": "the storage",
-    "job": "the scheduler or launcher, no rank",
-    "nobody": "nobody",
-}
-_ROLES = {
-    "cause": "it can be the first event of a failure",
-    "symptom": "a waiter or a survivor says it; the cause is elsewhere and earlier",
-    "teardown": "part of shutting down after the failure",
-    "context": "benign, or neutral",
-}
-_STATUS = {
-    "stable": "seen in a real log",
-    "test": "seen in a made log",
-    "experimental": "known from source code alone",
-}
-_RIVALS_SHOWN = 5
-#: What a report fills in from the log; a page has no log.
-_PLACEHOLDER = re.compile(r"(?<!\$)\{(node|rank|gpu|pci_bus_id|pid)\}")
 
-
-def render_entry(entry: Signature, rivals: Sequence[Signature] = (), xids: Sequence[int] = ()) -> list[RenderableType]:
-    """The page of one entry.
-
-    ``rivals``: other entries that fit the same text or are near it, best first. ``xids``: NVIDIA's numbers in question.
-    """
-    page: list[RenderableType] = [
-        layout.prose(entry.title, "bold"),
-        layout.prose(f"{entry.id}: {entry.class_}, {entry.subclass} ({entry.role}: {_ROLES[entry.role]})"),
-        layout.prose(f"about: {_BLAMES[entry.blames]}; {_STATUS[entry.status]}", "dim"),
-    ]
-    page += layout.section("NVIDIA'S CATALOG SAYS", layout.bullets(map(layout.prose, _catalog(xids))))
-    page += layout.section("WHAT HAPPENS", _paragraph(entry.mechanism))
-    page += layout.section("WHAT YOU SEE", _paragraph(entry.observed))
-    page += layout.section("IT IS THIS IF", layout.bullets(map(layout.prose, entry.confirm)))
-    page += layout.section("IT IS SOMETHING ELSE IF", layout.bullets(map(layout.prose, entry.contradicts)))
-    page += layout.section("THE ONE EXPERIMENT", _paragraph(_spelt(entry.control)))
-    page += layout.section("FIX", _numbered(entry.fix))
-    page += layout.section("COMMANDS", _commands(entry))
-    page += layout.section("RESUME", _paragraph(entry.resume))
-    page += layout.section("FIXED WHEN", _paragraph(entry.verify))
-    page += layout.section("PREVENTION", _paragraph(entry.prevention))
-    related = [*dict.fromkeys([*(rival.id for rival in rivals[:_RIVALS_SHOWN]), *entry.lookalikes])]
-    page += layout.section("EASILY TAKEN FOR IT", _paragraph(", ".join(related)))
-    page += layout.section("SOURCES", layout.bullets(map(layout.prose, entry.sources)))
-    return page
-
-
-def render_near(entries: Sequence[Signature], xids: Sequence[int] = ()) -> list[RenderableType]:
-    """Entries near a text that none fits exactly: the list, best first, then the page of the best."""
+def render_explained(found: Explained) -> list[RenderableType]:
+    """The page of what a text means; where no entry fits exactly, the near ones are listed before it."""
+    if found.exact:
+        return _entry(found)
     return [
         layout.prose("No signature fits exactly. Near matches, the best first (`correlator explain ID` shows one):"),
-        *(layout.indent(part) for part in _table(entries)),
+        *(layout.indent(part) for part in _table([found.entry, *found.rivals])),
         "",
         layout.prose("The nearest:"),
         "",
-        *render_entry(entries[0], xids=xids),
+        *_entry(Explained(found.entry, xids=found.xids, numbers=found.numbers)),
     ]
 
 
@@ -97,9 +50,37 @@ def render_overview(entries: Sequence[Signature]) -> list[RenderableType]:
         grid,
         "",
         layout.prose(
-            "Which: `correlator signatures WORD`, by id, title or subject; --class, --role; --all for every one."
+            "Which: `correlator signatures WORD`, by id, title, subject; --class, --role, --emitter; --all for all."
         ),
     ]
+
+
+def _entry(found: Explained) -> list[RenderableType]:
+    entry = found.entry
+    page: list[RenderableType] = [
+        layout.prose(entry.title, "bold"),
+        layout.prose(f"{entry.id}: {facts_line(entry)}"),
+        layout.prose(about_line(entry), "dim"),
+    ]
+    for part in entry_parts(found):
+        page += layout.section(part.title.upper(), _body(part))
+    return page
+
+
+def _body(part: Part) -> Iterator[RenderableType]:
+    yield from (layout.indent(layout.prose(text)) for text in part.prose)
+    yield from layout.bullets(map(layout.prose, part.bullets))
+    for left, right in part.rows:
+        yield layout.hang("-", Group(layout.prose(left, "bold"), layout.prose(right)))
+    for number, step in enumerate(part.steps, 1):
+        yield from layout.step(f"{number}.", step)
+    for number, text in enumerate(part.lines):
+        yield from [""] if number else []
+        yield from (layout.indent(Text(line, style="cyan", overflow="fold")) for line in visible_lines(text))
+    for other in part.linked:
+        head = layout.prose(f"{other.entry.id}: {other.entry.title}")
+        yield layout.hang("-", Group(head, layout.prose(other.why, "dim")) if other.why else head)
+    yield from layout.bullets(layout.prose(f"{title}: {url}") for title, url in part.links)
 
 
 def _table(entries: Sequence[Signature]) -> list[RenderableType]:
@@ -111,32 +92,3 @@ def _table(entries: Sequence[Signature]) -> list[RenderableType]:
     for entry in entries:
         grid.add_row(entry.id, entry.class_, entry.role, layout.prose(entry.title))
     return [grid]
-
-
-def _paragraph(text: str) -> Iterator[RenderableType]:
-    if text:
-        yield layout.indent(layout.prose(text))
-
-
-def _numbered(steps: Sequence[str]) -> Iterator[RenderableType]:
-    for number, step in enumerate(steps, 1):
-        yield layout.hang(f"{number}.", layout.prose(_spelt(step)))
-
-
-def _commands(entry: Signature) -> Iterator[RenderableType]:
-    commands = " ".join([*(action.command or "" for action in entry.actions), *entry.fix, entry.control])
-    if names := dict.fromkeys(name.upper() for name in _PLACEHOLDER.findall(commands)):
-        yield layout.indent(layout.prose(f"Put your own values for {', '.join(names)}.", "dim"))
-    for action in entry.actions:
-        yield from layout.step("-", action.title, action.why, action.command and _spelt(action.command), action.risk)
-
-
-def _spelt(text: str) -> str:
-    """``text`` with placeholders as capital words: braces would be read as the shell's."""
-    return _PLACEHOLDER.sub(lambda match: match[1].upper(), text)
-
-
-def _catalog(xids: Sequence[int]) -> Iterator[str]:
-    for xid in xids:
-        fact = xid_catalog().get(xid)
-        yield fact.sentence(xid) if fact else f"Xid {xid}: not listed"

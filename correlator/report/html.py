@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from correlator.diagnosis import Document
 from correlator.phrases import agree
 from correlator.report import pages, sayings
+from correlator.report.engine import environment
 from correlator.report.proof import Neighbourhood
-from correlator.report.safe import visible_lines
 from correlator.report.warnings import warning_texts
 
 if TYPE_CHECKING:
@@ -17,29 +17,15 @@ if TYPE_CHECKING:
 
 def render_html(document: Document, neighbourhood: Neighbourhood | None = None, graph: nx.DiGraph | None = None) -> str:
     """The page. Every text is escaped by the template engine; only the drawn graph, made here, is markup."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("correlator.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_harmless,
-    )
     picture = ""
     if graph is not None and len(graph):
         from correlator.graph_svg import draw_svg
 
         # Every text in it was escaped where it was drawn.
         picture = Markup(draw_svg(graph).decode())
-    return environment.get_template("report.html.j2").render(_values(document, neighbourhood), picture=picture)
-
-
-def _harmless(value: Any) -> Any:
-    """Control and direction marks made visible; the engine escapes what HTML would read."""
-    return "\n".join(visible_lines(value)) if type(value) is str else value
+    return environment().get_template("report.html.j2").render(_values(document, neighbourhood), picture=picture)
 
 
 def _values(document: Document, neighbourhood: Neighbourhood | None) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from correlator.diagnosis import Action
 from correlator.report.safe import visible, visible_prose
-from correlator.report.words import wrap_command
+from correlator.report.words import step_tag, wrap_command
 
 #: Width where nothing says how wide the reader's page is.
 PIPED_WIDTH = 100
@@ -78,16 +79,15 @@ class Command:
                 yield Text(" " * self.by + piece, style="cyan", no_wrap=True, overflow="ignore")
 
 
-def step(mark: str, title: str, why: str, command: str | None, risk: str, tag: str = "") -> Iterable[RenderableType]:
-    """A next step with its reason and its command; tagged with what it does, said to be disruptive where it is."""
-    head = prose(title, "bold")
-    if tag:
-        head.append(f"  ({tag})", style="dim")
-    if risk == "disruptive":
-        head.append("  DISRUPTIVE", style="bold red")
-    yield hang(mark, Group(head, prose(why)) if why else head)
-    if command:
-        yield Command(command)
+def step(mark: str, action: Action) -> Iterable[RenderableType]:
+    """A next step with its reason and its command, tagged with what it does."""
+    head = prose(action.title, "bold")
+    disruptive = action.kind == "disruptive"
+    tag = step_tag(action.kind, action.stopgap)
+    head.append(f"  ({tag.upper() if disruptive else tag})", style="bold red" if disruptive else "dim")
+    yield hang(mark, Group(head, prose(action.why)) if action.why else head)
+    if action.command:
+        yield Command(action.command)
 
 
 def section(title: str, items: Iterable[RenderableType]) -> list[RenderableType]:

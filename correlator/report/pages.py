@@ -25,7 +25,7 @@ _SOURCES = {
 
 @dataclass(frozen=True)
 class Step:
-    """One next step. ``tag``: look, work around, repair, disruptive, or empty."""
+    """One next step. ``tag``: what it does, in words."""
 
     title: str
     tag: str
@@ -77,9 +77,7 @@ def would_decide(document: Document) -> list[str]:
 def steps(document: Document) -> Iterator[Step]:
     """The next steps."""
     for action in sayings.next_steps(document):
-        title, tag, why = sayings.action_words(action)
-        tags = filter(None, [tag, "disruptive" if action.risk == "disruptive" else ""])
-        yield Step(title, ", ".join(tags), why, action.command)
+        yield Step(action.title, words.step_tag(action.kind, action.stopgap), action.why, action.command)
 
 
 def footer(document: Document) -> str:

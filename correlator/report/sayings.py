@@ -16,8 +16,6 @@ _RESUME_HEADLINES = {
     "no-checkpoint": "No checkpoint to resume from: the job starts over",
     "unknown": "Not known whether it is safe to resume",
 }
-#: Words for what a step of the entry does, as the attribution writes them; shown as a tag.
-_TAGS = {"looks only": "look", "works around": "work around", "meant to repair": "repair"}
 #: Beyond this width of the interval a time is told by its two ends.
 _INTERVAL_S = 2.0
 _VERSIONS_SHOWN = 4
@@ -186,12 +184,6 @@ def other_candidates(resume: Resume) -> list[str]:
     return [*dict.fromkeys(candidate(c) for c in resume.candidates if not is_chosen(c, resume))]
 
 
-def action_words(action: Action) -> tuple[str, str, str]:
-    """Title, tag (look, work around, repair, or empty) and reason of a step."""
-    tag = next((tag for start, tag in _TAGS.items() if action.why.startswith(start)), "")
-    return action.title, tag, "" if tag else action.why
-
-
 def alternative_head(rival: Alternative) -> str:
     """Class, signature and share of a rival explanation."""
     named = f", {rival.signature}" if rival.signature not in ("", "unknown") else ""
@@ -200,7 +192,7 @@ def alternative_head(rival: Alternative) -> str:
 
 def would_decide(document: Document) -> list[str]:
     """For an undecided case: what to fetch, and the experiment that tells the explanations apart."""
-    looks = [a for a in document.actions if a.risk == "read-only" and action_words(a)[1] in ("", "look")]
+    looks = [a for a in document.actions if a.kind == "read-only"]
     plain = [action for action in looks if not action.command]
     said = [_look(action) for action in (plain if plain or document.alternatives else looks)]
     if not said and not document.alternatives:
@@ -222,5 +214,4 @@ def next_steps(document: Document) -> list[Action]:
 
 
 def _look(action: Action) -> str:
-    title, _, why = action_words(action)
-    return sentence(f"{sentence(title)[:-1]}: {why}") if why else sentence(title)
+    return sentence(f"{sentence(action.title)[:-1]}: {action.why}") if action.why else sentence(action.title)

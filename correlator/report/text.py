@@ -141,8 +141,7 @@ def _resume(resume: Resume) -> Iterator[RenderableType]:
 
 def _actions(document: Document) -> Iterator[RenderableType]:
     for number, action in enumerate(sayings.next_steps(document), 1):
-        title, tag, why = sayings.action_words(action)
-        yield from layout.step(f"{number}.", title, why, action.command, action.risk, tag)
+        yield from layout.step(f"{number}.", action)
     if document.verify.what:
         fixed = Text.assemble(("Fixed when: ", "bold"), layout.prose(document.verify.what), overflow="fold")
         yield layout.indent(fixed)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from correlator.diagnosis import FailureClass
+from correlator.diagnosis import FailureClass, StepKind
 from correlator.hostlist import fold_ranges
 
 HEADLINES: dict[FailureClass, str] = {
@@ -176,3 +176,19 @@ def _shell_words(command: str) -> list[str]:
         elif character in "'\"" and quote in ("", character):
             quote = "" if quote else character
     return [part for part in [*words, word] if part]
+
+
+_STEP_KINDS: dict[StepKind, str] = {
+    "read-only": "read-only",
+    "changes-config": "changes the next run",
+    "disruptive": "disruptive",
+}
+
+
+def step_tag(kind: StepKind, stopgap: bool) -> str:
+    """What a step does, in words.
+
+    >>> step_tag("changes-config", True)
+    'changes the next run, stopgap'
+    """
+    return _STEP_KINDS[kind] + (", stopgap" if stopgap else "")

@@ -1,14 +1,14 @@
 """Failure signatures: one TOML file each, matched against the event table and read by `explain`."""
 
 from correlator.signatures.match import assign, own_patterns
-from correlator.signatures.model import CLASSES, ROLES, NextStep, Signature, by_id, load_signatures
+from correlator.signatures.model import CLASSES, ROLES, Signature, Step, by_id, load_signatures
 from correlator.signatures.near import nearest
 
 __all__ = [
     "CLASSES",
     "ROLES",
-    "NextStep",
     "Signature",
+    "Step",
     "assign",
     "by_id",
     "load_signatures",

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import re
 import tomllib
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Literal
 
 import msgspec
 
+from correlator.diagnosis import StepKind
 from correlator.errors import SignatureError
 from correlator.signatures.cache import read_cached, write_cached
 
@@ -66,25 +68,78 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     line: _Text
 
 
-class NextStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A step for the report. ``command`` may hold the placeholders {node} {rank} {gpu} {pci_bus_id} {pid}."""
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step of the fix. ``command`` may hold the placeholders {node} {rank} {gpu} {pci_bus_id} {pid}.
+
+    ``kind``: it only looks; it changes the job's code, data or settings for the next run; or it touches what runs or
+    serves now (a node, a device, a service). ``stopgap``: the job runs again, but the cause stays.
+    """
+
+    kind: StepKind
+    do: _Text
+    why: str = ""
+    command: str | None = None
+    stopgap: bool = False
+
+
+class PrintedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another text for the failure: ``…`` stands for a part that varies. ``by``: which program or version prints it."""
+
+    text: _Text
+    by: _Text
+
+
+class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that is seen, and why the failure makes it so."""
+
+    sign: _Text
+    why: _Text
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A question that people ask about the failure."""
+
+    ask: _Text
+    answer: _Text
+
+
+class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page to read on."""
 
     title: _Text
-    why: _Text
-    risk: Literal["read-only", "disruptive"]
-    command: str | None = None
+    url: Annotated[str, msgspec.Meta(pattern=r"^https://[^\s<>\"']+$")]
+
+
+class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule about sizes that is worked out on the user's own numbers (``signatures/arithmetic.py``).
+
+    ``whole`` must be a multiple of ``times`` x the product of the sizes ``by``, or with ``equal`` be that product.
+    ``by`` lists alternatives: the first whose sizes are all known is taken. ``capture``: expressions whose named groups
+    are sizes that the text prints. ``flags``: what sets a size.
+    """
+
+    whole: _Text
+    by: tuple[tuple[_Text, ...], ...]
+    capture: tuple[_Text, ...] = ()
+    times: int = 1
+    equal: bool = False
+    flags: dict[str, str] = {}
 
 
 class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One failure. ``weight``: if this is the causal root, how surely ``class`` is right (0..1).
 
+    ``title``: the text that people paste, or the failure in words. ``emitter``: the folder of the file, who prints it.
     ``priority``: the larger wins when several match one row. ``class_everywhere_at_start``: the class to use when
     nearly all ranks show it before the first training step. ``loss``: how a waiting rank lost the others: its patience
-    ran out, or the connection to a peer was gone. ``supersedes``: what this one explains when both are about the same
-    ranks or nodes.
+    ran out, or the connection to a peer was gone. ``sources``: where the facts come from. ``affects``: systems and
+    versions. ``lookalikes``: what it is mistaken for; ``apart``: by look-alike, what tells the two apart, where the
+    look-alike's own signs do not say it. ``related``: other entries worth reading. ``supersedes``: what this one
+    explains when both are about the same ranks or nodes.
     """
 
     id: _Slug
+    emitter: _Slug
     title: _Text
     class_: SignatureClass = msgspec.field(name="class")
     subclass: _Slug
@@ -96,18 +151,26 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     class_everywhere_at_start: SignatureClass | None = None
     loss: Literal["timeout", "peer"] | None = None
     sources: tuple[_Text, ...]
+    literals: tuple[PrintedText, ...] = ()
     mechanism: _Text
     observed: str = ""
+    symptoms: tuple[Symptom, ...] = ()
+    affects: tuple[_Text, ...] = ()
     confirm: tuple[_Text, ...] = ()
     contradicts: tuple[_Text, ...] = ()
-    fix: tuple[_Text, ...] = ()
+    fix: tuple[Step, ...] = ()
+    why_it_works: str = ""
     prevention: str = ""
     resume: str = ""
     control: str = ""
     verify: str = ""
     lookalikes: tuple[_Slug, ...] = ()
+    apart: dict[_Slug, _Text] = {}
+    related: tuple[_Slug, ...] = ()
     supersedes: tuple[_Slug, ...] = ()
-    actions: Annotated[tuple[NextStep, ...], msgspec.Meta(max_length=3)] = msgspec.field(name="action", default=())
+    questions: tuple[Question, ...] = ()
+    references: tuple[Reference, ...] = ()
+    arithmetic: Arithmetic | None = None
     match: Match
     samples: tuple[Sample, ...] = msgspec.field(name="sample", default=())
 
@@ -130,14 +193,19 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 def parse_signature(text: str, name: str) -> Signature:
-    """The signature that a file's ``text`` states; ``name`` (for messages) is the file's name or path.
+    """The signature that a file's ``text`` states; ``name`` is its path, whose folder is the emitter.
 
     Raises SignatureError naming file and field.
     """
     try:
-        signature = msgspec.convert(tomllib.loads(text), type=Signature)
+        stated = tomllib.loads(text)
+        if "emitter" in stated:
+            raise SignatureError(f"{name}: emitter: is the folder of the file, not a key in it")
+        signature = msgspec.convert({**stated, "emitter": PurePath(name).parent.name}, type=Signature)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as fault:
         raise SignatureError(f"{name}: {fault}") from None
+    if unlisted := sorted(set(signature.apart) - set(signature.lookalikes)):
+        raise SignatureError(f"{name}: apart: {', '.join(unlisted)} is not among the look-alikes")
     if signature.inferred:
         if signature.samples:
             raise SignatureError(f"{name}: sample: an inferred failure has no line of its own")
@@ -146,11 +214,18 @@ def parse_signature(text: str, name: str) -> Signature:
         raise SignatureError(f"{name}: sample: needs at least one with hit = true and one with hit = false")
     if not signature.match.events and not signature.match.contains:
         raise SignatureError(f"{name}: match: without `event` it needs `contains`")
-    try:
-        re.compile(signature.match.regex)
-    except re.error as fault:
-        raise SignatureError(f"{name}: match.regex: {fault}") from None
+    for field, regex in _regexes(signature):
+        try:
+            re.compile(regex)
+        except re.error as fault:
+            raise SignatureError(f"{name}: {field}: {fault}") from None
     return signature
+
+
+def _regexes(signature: Signature) -> Iterator[tuple[str, str]]:
+    yield "match.regex", signature.match.regex
+    for regex in signature.arithmetic.capture if signature.arithmetic else ():
+        yield "arithmetic.capture", regex
 
 
 def read_signatures(folder: Traversable) -> tuple[Signature, ...]:

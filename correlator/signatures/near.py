@@ -43,7 +43,7 @@ def _entries() -> tuple[tuple[_Entry, ...], dict[str, float]]:
     for s in load_signatures():
         headline = f"{s.title}\n{s.id.replace('-', ' ')}"
         lines = (sample.line for sample in s.samples if sample.hit)
-        texts = [headline, *s.match.contains, *s.match.all_of, *lines]
+        texts = [headline, *(o.text for o in s.literals), *s.match.contains, *s.match.all_of, *lines]
         phrases = "\n".join(f" {' '.join(_words(text))} " for text in texts)
         found.append(_Entry(s, phrases, frozenset(phrases.split()), frozenset(_words(headline))))
     counts = Counter(word for entry in found for word in entry.words)
