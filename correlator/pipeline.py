@@ -6,7 +6,7 @@ find what set off what, attribute, and say where to resume.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +39,8 @@ from correlator.topology.model import Topology
 if TYPE_CHECKING:
     import polars as pl
 
+    from correlator.bundle.build import Bundle
+
 #: Called with (bytes done, bytes in all).
 Progress = Callable[[int, int], None]
 _PROGRESS_EVENTS = ("megatron.iteration", "trainer.progress")
@@ -54,6 +56,7 @@ class Diagnosis:
     topology: Topology
     facts: Facts
     raw: RawLines
+    places: tuple[str, ...] = ()
 
     @cached_property
     def events(self) -> pl.DataFrame:
@@ -88,6 +91,43 @@ class Diagnosis:
         """Raw lines around a place that the diagnosis names; empty for other places."""
         offset = self._offsets.get((file, line))
         return [] if offset is None else self.raw.neighbourhood(file, offset, before, after)
+
+    def bundle(
+        self,
+        output: str | Path,
+        *,
+        node: str | None = None,
+        gpu: int | None = None,
+        pci: str | None = None,
+        serial: str | None = None,
+        redact: str = "default",
+        mask: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        private_map: str | Path | None = None,
+        max_size: int | None = None,
+        force: bool = False,
+        operator: str | None = None,
+    ) -> Bundle:
+        """Writes the evidence for the return of a part to the folder or ``.zip`` file ``output``.
+
+        Without a choice: of the part that failed first. ``max_size`` in bytes. Raises UsageError with one sentence,
+        also for a part that these logs do not accuse unless ``force`` is set.
+        """
+        from correlator.bundle.build import MAX_SIZE, Options, write_bundle
+        from correlator.bundle.subject import Choice
+
+        options = Options(
+            places=self.places,
+            choice=Choice(node, gpu, pci, serial),
+            redact=redact,
+            mask=tuple(mask),
+            keep=tuple(keep),
+            private_map=Path(private_map) if private_map else None,
+            max_size=max_size or MAX_SIZE,
+            force=force,
+            operator=operator,
+        )
+        return write_bundle(self, Path(output), options)
 
     @cached_property
     def _offsets(self) -> dict[tuple[str, int], int]:
@@ -168,7 +208,7 @@ def diagnose(
         clocks=clocks_of(facts),
         inputs=inputs_of(facts),
     )
-    return Diagnosis(document, _filled_in(read.events, rows), graph, topology, facts, raw)
+    return Diagnosis(document, _filled_in(read.events, rows), graph, topology, facts, raw, tuple(map(str, paths)))
 
 
 def _filled_in(table: pa.Table, rows: list[Row]) -> pa.Table:

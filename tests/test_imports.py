@@ -22,8 +22,9 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "containers discovery path_claims reading unpacked rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints flightrecorder",
         "cascade",
         "attribution",
-        "pipeline preflight lookup",
         "report graph_export graph_svg event_export",
+        "bundle",
+        "pipeline preflight lookup",
         "cli __main__",
     )
 )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import typer
 
-from correlator.cli import checkpoints, diagnose, explain, graph, ingest, preflight, schema, signatures
+from correlator.cli import bundle, checkpoints, diagnose, explain, graph, ingest, preflight, schema, signatures
 from correlator.cli._output import open_closed_streams, stdout_failed, write_stderr, write_stdout
 from correlator.errors import CorrelatorError, UsageError
 
@@ -27,6 +27,7 @@ _app = typer.Typer(
 )
 for _module in (diagnose, ingest, graph, checkpoints, preflight, explain, signatures, schema):
     _app.command(_module.__name__.rpartition(".")[2])(_module.run)
+_app.add_typer(bundle.app, name="bundle")
 
 #: Characters of a message on standard error.
 _LONGEST = 500

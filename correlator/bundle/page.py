@@ -1,0 +1,61 @@
+"""The bundle's page for people: one HTML file, nothing loaded from elsewhere, made to be printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from correlator.bundle.model import Case, Excerpt, Place
+from correlator.report.safe import visible_lines
+from correlator.report.words import size_words
+
+_STATUS_WORDS = {
+    "meets-criteria": "Meets the criteria for a return",
+    "insufficient": "Insufficient for a return",
+    "not-hardware": "Not a hardware case",
+}
+_STANDING_ORDER = {"speaks for it": 0, "not shown": 1, "ruled out": 2}
+#: Excerpts and lines of each that the page shows; the bag holds all.
+_EXCERPTS, _LINES = 14, 24
+
+
+def render_page(case: Case, cuts: Sequence[tuple[Excerpt, bytes]], picture: bytes) -> str:
+    """The page. Every text is escaped by the template engine; only ``picture``, drawn here, is markup."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("correlator.bundle"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_harmless,
+    )
+    environment.filters |= {"place": _place, "time": _time, "size": size_words}
+    return environment.get_template("bundle.html.j2").render(
+        case=case,
+        status_words=_STATUS_WORDS[case.decision.status],
+        excluded=sorted(case.excluded, key=lambda entry: _STANDING_ORDER[entry.standing]),
+        cuts=[(excerpt, _lines(excerpt, text)) for excerpt, text in cuts[:_EXCERPTS]],
+        more_excerpts=max(0, len(cuts) - _EXCERPTS),
+        picture=Markup(picture.decode()) if picture else "",
+    )
+
+
+def _harmless(value: object) -> object:
+    """Control and direction marks made visible; the engine escapes what HTML would read."""
+    return "\n".join(visible_lines(value)) if type(value) is str else value
+
+
+def _lines(excerpt: Excerpt, text: bytes) -> list[tuple[int, str]]:
+    lines = text.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    return [(excerpt.line_start + number, line) for number, line in enumerate(lines[:_LINES])]
+
+
+def _place(place: Place | None) -> str:
+    return f"{place.file}:{place.line}" if place else ""
+
+
+def _time(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else ""
