@@ -22,9 +22,10 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "containers discovery path_claims reading unpacked rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints flightrecorder",
         "cascade",
         "attribution",
+        "preflight lookup",
         "report graph_export graph_svg event_export",
         "bundle",
-        "pipeline preflight lookup",
+        "pipeline",
         "cli __main__",
     )
 )
