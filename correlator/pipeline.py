@@ -33,6 +33,7 @@ from correlator.ingest.rows import cast
 from correlator.rawtext import RawLines
 from correlator.records import Row, read_rows
 from correlator.signatures import assign, by_id, load_signatures, own_patterns
+from correlator.topology.attempts import place_attempts
 from correlator.topology.build import build_topology
 from correlator.topology.model import Topology
 
@@ -178,6 +179,7 @@ def diagnose(
     events = [r for r in rows if r.event not in _PROGRESS_EVENTS]
     topology = build_topology(read, rows)
     clocks = align_clocks(events, steps)
+    place_attempts(rows, [r for r in events if r.event == "torchrun.restart"])
     facts = Facts(read, events, steps, topology, clocks, by_id())
     facts.incidents = build_incidents(facts)
     findings = find_initiators(facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from correlator.cascade.model import Facts, Finding, before_in_stream, certainly_before, interval
@@ -44,11 +44,9 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
     findings = [_with_rank_from_others(facts, f, findings) for f in findings]
     findings = [_with_node_from_others(f, findings) for f in findings]
     findings = [f for f in findings if not _superseded(facts, f, findings)]
-    attempts = [attempt_of(facts, f) for f in findings]
-    judged = judged_attempt(facts, attempts)
-    stall = stall_began(facts, judged)
+    stall = stall_began(facts)
     ranked = []
-    for finding, attempt in zip(findings, attempts, strict=True):
+    for finding in findings:
         score = finding.strength + _TRUST_BONUS[finding.trust]
         when = interval(finding.incident.time, finding.incident.bound)
         if (
@@ -58,7 +56,7 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
             and when[0] > stall[1] + 2 * SECOND
         ):
             score -= _TOO_LATE
-        if attempt is not None and attempt != judged:
+        if facts.attempt_of(finding.incident) not in (None, facts.attempt):
             score -= _OTHER_ATTEMPT
         agreeing = sum(
             1
@@ -186,33 +184,11 @@ def _with_rank_from_others(facts: Facts, finding: Finding, findings: Sequence[Fi
     return replace(finding, incident=incident, scope="rank" if len(ranks) == 1 else "ranks")
 
 
-def attempt_of(facts: Facts, finding: Finding) -> int | None:
-    """The attempt a finding belongs to: as its line's file states it, else by the clock; None where neither tells."""
-    incident, restarts = finding.incident, facts.events("torchrun.restart")
-    if incident.first is None or incident.first.attempt is not None or not restarts:
-        return incident.attempt
-    when = interval(incident.time, incident.bound)
-    if when is None:
-        return None
-    starts = ((r.attempt or 0, interval(r.time, r.time_bound_ns)) for r in restarts)
-    return max((number for number, start in starts if start is not None and start[1] < when[0]), default=0)
-
-
-def judged_attempt(facts: Facts, attempts: Iterable[int | None]) -> int:
-    """The attempt whose fault ended the job: the last one that trained, since all before it were recovered from.
-
-    Attempts that never trained only met what the one before them left.
-    """
-    known = [a for a in attempts if a is not None]
-    trained = max((r.attempt or 0 for r in facts.progress if r.step is not None), default=0)
-    return min((a for a in known if a >= trained), default=max(known, default=0))
-
-
-def stall_began(facts: Facts, attempt: int = 0) -> tuple[int, int] | None:
+def stall_began(facts: Facts) -> tuple[int, int] | None:
     """When the first waiter began to wait (earliest, latest), in ns: its time-out minus how long it ran."""
     starts = []
-    for row in facts.events("c10d.watchdog_timeout"):
-        when = interval(row.time, row.time_bound_ns) if (row.attempt or 0) == attempt else None
+    for row in facts.judged("c10d.watchdog_timeout"):
+        when = interval(row.time, row.time_bound_ns)
         if when is not None and row.elapsed_ms is not None and row.timestamp_basis == "printed":
             starts.append((when[0] - row.elapsed_ms * 1_000_000, when[1] - row.elapsed_ms * 1_000_000))
     return min(starts, default=None)

@@ -58,14 +58,14 @@ def loss_of(facts: Facts, row: Row) -> str | None:
 
 def wave_kind(facts: Facts) -> str:
     """How the waiting ranks lost: ``timeout`` (a hang), ``peer`` (a death), or empty."""
-    counts = Counter(loss for row in facts.rows if (loss := loss_of(facts, row)))
+    counts = Counter(loss for row in facts.rows if facts.is_judged(row) and (loss := loss_of(facts, row)))
     return max(sorted(counts), key=lambda k: counts[k]) if counts else ""
 
 
 def did_not_stop_on_sigterm(facts: Facts) -> Iterator[Finding]:
     """The launcher had to kill one process with SIGKILL: it hung in a call that no signal interrupts."""
     found: dict[int, list[Row]] = defaultdict(list)
-    for row in facts.events("torchrun.kill_escalation"):
+    for row in facts.judged("torchrun.kill_escalation"):
         if row.rank is not None:
             found[row.rank].append(row)
     talkers = spoken(facts)
@@ -96,7 +96,7 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
     quiet = [r for r in collected if r not in talkers]
     if not quiet or len(talkers) < 2 or len(quiet) == len(collected):
         return
-    if facts.events("gloo.size_mismatch"):
+    if facts.judged("gloo.size_mismatch"):
         return  # two ranks contradict each other; who is stopped in the wake of that may be quiet
     stopped = {r for r in quiet if any(e.code == -15 for e in facts.exits.get(r, ()))}
     failed = {r for r in quiet if any(e.code not in (0, -15) for e in facts.exits.get(r, ()))}
@@ -137,7 +137,7 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
 
 def own_complaints(facts: Facts, rank: int) -> list[Row]:
     """What a rank that is silent about its end complained of before, last first."""
-    return [r for r in facts.events("log.error") if r.rank == rank][::-1]
+    return [r for r in facts.judged("log.error") if r.rank == rank][::-1]
 
 
 def _waited_for(facts: Facts, quiet: Sequence[int]) -> list[int]:
@@ -154,11 +154,11 @@ def _doing(facts: Facts, rank: Rank) -> tuple[Activity, Row] | None:
     """What the rank was busy with by its last line, by a save it had begun, or by an unfinished bar on its node."""
     last = _last_line(facts, rank)
     rows = [last] if last is not None else []
-    finished = {r.step for r in facts.events("checkpoint.save_finished")}
-    rows += [r for r in facts.events("checkpoint.save_started") if r.rank == rank.rank and r.step not in finished]
+    finished = {r.step for r in facts.judged("checkpoint.save_finished")}
+    rows += [r for r in facts.judged("checkpoint.save_started") if r.rank == rank.rank and r.step not in finished]
     bars = [
         r
-        for r in facts.events("trainer.activity")
+        for r in facts.judged("trainer.activity")
         if r.rank in (None, rank.rank) and r.node in (None, rank.node) and r.attr("percent") != "100"
     ]
     rows += bars[-1:]
@@ -182,10 +182,10 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
         return
     talkers = spoken(facts)
     gone = [n for n in silent if not any(r in talkers for r in top.ranks_on(n))]
-    if len(gone) != 1 or facts.events("slurm.step_aborted"):
+    if len(gone) != 1 or facts.judged("slurm.step_aborted"):
         return
     ranks = top.ranks_on(gone[0])
-    rows = list(talkers.values())[:3] or facts.events("torchrun.worker_failed")[:2]
+    rows = list(talkers.values())[:3] or facts.judged("torchrun.worker_failed")[:2]
     if not rows:
         return
     yield finding_for(
@@ -217,7 +217,7 @@ def silent_node(facts: Facts) -> Iterator[Finding]:
     top, talkers = facts.topology, spoken(facts)
     with_ranks = [n for n in sorted(top.collected_nodes) if top.ranks_on(n)]
     silent = [n for n in with_ranks if not set(top.ranks_on(n)) & set(talkers)]
-    if len(with_ranks) < 3 or len(silent) != 1 or facts.nodes_with_epitaph or facts.events("slurm.step_aborted"):
+    if len(with_ranks) < 3 or len(silent) != 1 or facts.nodes_with_epitaph or facts.judged("slurm.step_aborted"):
         return
     host = silent[0]
     rows = [row for rank, row in sorted(talkers.items()) if top.node_of_rank(rank) != host]
@@ -305,10 +305,10 @@ def output_ended_early(facts: Facts) -> Iterator[Finding]:
     No more than a hint: a log that was copied before it was written to its end looks the same.
     """
     steps: dict[str, Row] = {}
-    for row in (*facts.progress, *facts.events("checkpoint.save_started", "checkpoint.save_finished")):
+    for row in (*facts.progress, *facts.judged("checkpoint.save_started", "checkpoint.save_finished")):
         if row.node and row.step is not None and row.step >= (steps.get(row.node, row).step or 0):
             steps[row.node] = row
-    ends = facts.events("trainer.completed", "megatron.exit")
+    ends = facts.judged("trainer.completed", "megatron.exit")
     furthest = max((r.step or 0 for r in steps.values()), default=0)
     ended = [n for n, r in steps.items() if (r.step or 0) + 1 < furthest and not any(e.node == n for e in ends)]
     printers = {r.node for r in facts.progress if r.node}

@@ -20,9 +20,9 @@ _SHELL_CODES = 126
 
 def sudden_exit(facts: Facts) -> Iterator[Finding]:
     """A process ended with a status that no orderly chain of events produces and said nothing."""
-    hung = {r.pid for r in facts.events("torchrun.kill_escalation")}
+    hung = {r.pid for r in facts.judged("torchrun.kill_escalation")}
     talkers = spoken(facts)
-    aborted = facts.events("slurm.step_aborted")
+    aborted = facts.judged("slurm.step_aborted")
     sudden: dict[tuple[str, int], list[tuple[int, Exit]]] = defaultdict(list)
     for rank, exits in sorted(facts.exits.items()):
         for end in exits:
@@ -43,8 +43,8 @@ def sudden_exit(facts: Facts) -> Iterator[Finding]:
 
 def _told_by_nobody(facts: Facts, end: Exit) -> bool:
     """Whether SIGTERM ended a worker that its launcher reports as failed and had not sent SIGTERM itself."""
-    sent = {r.pid for r in facts.events("torchrun.signal_sent") if r.node == end.row.node}
-    outside = facts.events("torchrun.death_signal", "slurm.cancelled", "slurm.step_aborted")
+    sent = {r.pid for r in facts.judged("torchrun.signal_sent") if r.node == end.row.node}
+    outside = facts.judged("torchrun.death_signal", "slurm.cancelled", "slurm.step_aborted")
     return (
         end.code == -15
         and end.row.event == "torchrun.worker_failed"

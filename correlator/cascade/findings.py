@@ -97,9 +97,14 @@ def causes(facts: Facts) -> list[Incident]:
 
 
 def spoken(facts: Facts) -> dict[int, Row]:
-    """Ranks that printed an error, of their own or about a peer, with its first row; launchers' words do not count."""
+    """Ranks that printed an error in the judged attempt, their own or a peer's, with its first row.
+
+    Launchers' words do not count.
+    """
     found: dict[int, Row] = {}
     for incident in facts.incidents:
+        if facts.attempt_of(incident) not in (None, facts.attempt):
+            continue
         if incident.role in ("initiator", "collateral") and not incident.event.startswith(("torchrun.", "slurm.")):
             for rank in incident.ranks:
                 found.setdefault(rank, incident.rows[0])

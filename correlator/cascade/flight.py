@@ -163,7 +163,7 @@ def everybody_entered(facts: Facts) -> Iterator[Finding]:
 def _against_logs(facts: Facts, table: Table, rows: Sequence[Row], strength: float, why: str) -> tuple[float, str]:
     """Less strength, and both statements, where a watchdog's line and the dump of a rank name different numbers."""
     stood = {s.rank: s.enqueued for s in table.seats.values() if s.enqueued is not None}
-    for row in facts.events("c10d.watchdog_status"):
+    for row in facts.judged("c10d.watchdog_status"):
         dumped = stood.get(row.rank if row.rank is not None else -1)
         same = (row.process_group or "").partition("(")[0] == table.name
         if same and dumped is not None and row.last_enqueued is not None and row.last_enqueued > dumped:

@@ -125,7 +125,7 @@ def survived(facts: Facts, row: Row) -> bool:
 
     A time inherited from an older line cannot say so; then only the writer's own later lines can.
     """
-    exits = facts.exits.get(row.rank, ()) if row.rank is not None else ()
+    exits = facts.all_exits.get(row.rank, ()) if row.rank is not None else ()
     if any(e.code not in (0, -15) and (e.row.attempt or 0) == (row.attempt or 0) for e in exits):
         last = max((r.byte_offset for r in _exceptions(facts, row)), default=row.byte_offset)
         if row.byte_offset == last:

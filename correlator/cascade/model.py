@@ -69,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a rank's process ended. ``code`` is negative for a signal; ``order`` sorts exits that one observer saw."""
+    """How a rank's process ended. ``code`` is negative for a signal; ``observer`` is the writer that reports it."""
 
     rank: int
     code: int
@@ -94,8 +94,35 @@ class Facts:
         return self.signatures.get(row.signature) if row.signature else None
 
     def events(self, *names: str) -> list[Row]:
-        """Rows of these events, in table order."""
+        """Rows of these events, in table order, of all attempts."""
         return [row for name in names for row in self._by_event.get(name, ())]
+
+    def judged(self, *names: str) -> list[Row]:
+        """Rows of these events that may be of the judged attempt, in table order."""
+        return [row for row in self.events(*names) if self.is_judged(row)]
+
+    def is_judged(self, row: Row) -> bool:
+        """Whether a row belongs to the judged attempt, or may belong to it."""
+        return row.attempt is None or row.attempt == self.attempt
+
+    @cached_property
+    def attempt(self) -> int:
+        """The attempt whose fault ended the job: the last one that trained, since all before it were recovered from.
+
+        Attempts that never trained only met what the one before them left. Needs the incidents.
+        """
+        known = {self.attempt_of(i) for i in self.incidents if i.role in ("initiator", "collateral")}
+        known |= {e.row.attempt for exits in self.all_exits.values() for e in exits if e.code}
+        numbers = {number or 0 for number in known}
+        trained = max((r.attempt or 0 for r in self.progress if r.step is not None), default=0)
+        return min((n for n in numbers if n >= trained), default=max(numbers, default=0))
+
+    def attempt_of(self, incident: Incident) -> int | None:
+        """The attempt of an incident; None where neither its file nor the clock tells."""
+        first = incident.first
+        if first is None or not self.events("torchrun.restart"):
+            return incident.attempt
+        return first.attempt
 
     @cached_property
     def _by_event(self) -> dict[str, list[Row]]:
@@ -116,7 +143,13 @@ class Facts:
 
     @cached_property
     def exits(self) -> dict[int, list[Exit]]:
-        """Exit statuses by rank, as launchers and schedulers report them."""
+        """Exit statuses by rank in the judged attempt, as launchers and schedulers report them."""
+        judged = {rank: [e for e in ends if self.is_judged(e.row)] for rank, ends in self.all_exits.items()}
+        return {rank: ends for rank, ends in judged.items() if ends}
+
+    @cached_property
+    def all_exits(self) -> dict[int, list[Exit]]:
+        """Exit statuses by rank in all attempts."""
         found: dict[int, list[Exit]] = defaultdict(list)
         for row in self.rows:
             for rank, code in _exits_of(row, self.topology):
@@ -133,14 +166,14 @@ class Facts:
             "slurm.task_exit",
             "lightning.child_died",
         )
-        return any(e.code for exits in self.exits.values() for e in exits) or any(
+        return any(e.code for exits in self.all_exits.values() for e in exits) or any(
             (row.exit_code or row.signal or row.event == "hydra.bad_termination") for row in self.events(*coded)
         )
 
     @cached_property
     def nodes_with_epitaph(self) -> set[str]:
         """Nodes whose launcher said how its workers ended."""
-        events = self.events(
+        events = self.judged(
             "torchrun.worker_failed",
             "torchrun.report_entry",
             "torchrun.death_signal",

@@ -32,7 +32,7 @@ _WATCHDOG = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout")
 
 def mismatched_collective(facts: Facts) -> Iterator[Finding]:
     """The ranks of a group run different collectives: the fingerprints' majority, sister groups included."""
-    rows = facts.events("c10d.collective_mismatch")
+    rows = facts.judged("c10d.collective_mismatch")
     if not rows:
         return
     prints: dict[int, str] = {}
@@ -102,7 +102,7 @@ def _essence(fingerprint: str) -> str:
 def named_as_missing(facts: Facts) -> Iterator[Finding]:
     """A barrier or a desync report names the members that never came; the numbers are ranks of that group."""
     votes: dict[int, list[Row]] = defaultdict(list)
-    for row in facts.events(*_NAMES_MISSING):
+    for row in facts.judged(*_NAMES_MISSING):
         stated = row.attr("missing_ranks") or row.attr("lagging_ranks") or row.attr("tasks")
         listed = expand_ranges(stated.replace(" ", ""))
         for rank in _global(facts, row, listed):
@@ -110,7 +110,7 @@ def named_as_missing(facts: Facts) -> Iterator[Finding]:
     if not votes:
         return
     # A rank that itself reports missing members waited, so it is not the one they wait for.
-    waiting = {r.rank for r in facts.events("c10d.barrier_missing") if r.rank is not None}
+    waiting = {r.rank for r in facts.judged("c10d.barrier_missing") if r.rank is not None}
     silent = {r: rows for r, rows in votes.items() if r not in waiting} or votes
     rows = [row for found in silent.values() for row in found]
     unique = list({(r.file, r.byte_offset): r for r in rows}.values())
@@ -170,7 +170,7 @@ _DISAGREES = re.compile(r"differ|mismatch|inconsisten|disagree|not (?:equal|the 
 def named_by_all(facts: Facts) -> Iterator[Finding]:
     """Every rank raises the same text, and the text names one rank as the one that differs."""
     texts: dict[str, dict[int, Row]] = defaultdict(dict)
-    for row in facts.events("python.exception"):
+    for row in facts.judged("python.exception"):
         if row.rank is not None and _DISAGREES.search(row.body):
             texts[row.body].setdefault(row.rank, row)
     for text, raised in texts.items():
@@ -202,7 +202,7 @@ def _is_one_group(rows: Iterable[Row]) -> bool:
 def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
     """Members of a group that did not time out at the number the others wait at, or never enqueued it."""
     statuses: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
-    for row in facts.events("c10d.watchdog_status"):
+    for row in facts.judged("c10d.watchdog_status"):
         if row.rank is not None and row.last_enqueued is not None:
             statuses[row.attempt, row.process_group or ""].setdefault(row.rank, row)
     behind: dict[int, Row] = {}
@@ -228,7 +228,7 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
             subclass="desync",
             control="A stack dump of that rank, or the flight recorder dump of all ranks, shows what it ran instead.",
         )
-    waiters = {r.rank: r for r in facts.events(*_WATCHDOG) if r.rank is not None}
+    waiters = {r.rank: r for r in facts.judged(*_WATCHDOG) if r.rank is not None}
     expected = {r for r in facts.expected_ranks() if facts.topology.ranks[r].collected}
     absent = sorted(expected - set(waiters) - set(behind) - _spoke_otherwise(facts))
     worldwide = len(waiters) >= 2 and 2 * len(waiters) >= len(expected) and facts.topology.grid is None
@@ -237,7 +237,7 @@ def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
             facts,
             "missing from the time-outs",
             absent,
-            [*[r for r in facts.events("log.error") if r.rank in absent][-2:], *list(waiters.values())[:3]],
+            [*[r for r in facts.judged("log.error") if r.rank in absent][-2:], *list(waiters.values())[:3]],
             trust="silence",
             strength=0.7 if len(absent) == 1 else 0.5,
             what=f"Rank {fold_ranges(absent)} is missing from the collective that all others wait in",
@@ -253,7 +253,7 @@ def sizes_disagree(facts: Facts) -> Iterator[Finding]:
 
     Who prints it has the smaller buffer, which tells nothing about who is wrong, so nobody is named.
     """
-    rows = facts.events("gloo.size_mismatch")
+    rows = facts.judged("gloo.size_mismatch")
     if rows:
         yield finding_for(
             facts,
@@ -275,7 +275,7 @@ def sizes_disagree(facts: Facts) -> Iterator[Finding]:
 def divergent_collectives(facts: Facts) -> Iterator[Finding]:
     """Ranks of one group wait in different collectives at the same time: their programs went apart."""
     waiting: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
-    for row in facts.events(*_WATCHDOG):
+    for row in facts.judged(*_WATCHDOG):
         if row.rank is not None and row.seq is not None:
             group = row.process_group or ("" if row.group_rank == row.rank else f"of rank {row.rank}")
             waiting[row.attempt, group].setdefault(row.rank, row)

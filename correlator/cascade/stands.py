@@ -45,10 +45,10 @@ def stands(facts: Facts) -> dict[int, Stand]:
     """The last known place of each rank inside a collective; ranks outside one, or without a stack, are absent."""
     texts: dict[str, str] = {}
     found: dict[int, Stand] = {}
-    for row in facts.events("python.stack_dump", "python.exception"):
+    for row in facts.judged("python.stack_dump", "python.exception"):
         if row.attr("call_text"):
             texts.setdefault(row.attr("site"), row.attr("call_text"))
-    for row in facts.events("python.stack_dump", "python.exception"):
+    for row in facts.judged("python.stack_dump", "python.exception"):
         if row.rank is None or not row.attr("site") or not row.attr("call"):
             continue
         site = row.attr("site")
@@ -59,7 +59,7 @@ def stands(facts: Facts) -> dict[int, Stand]:
 def outside_collective(facts: Facts) -> dict[int, Row]:
     """Ranks whose stack dump, taken while others waited, ends outside of any collective."""
     found: dict[int, Row] = {}
-    for row in facts.events("python.stack_dump"):
+    for row in facts.judged("python.stack_dump"):
         if row.rank is not None and row.attr("site") and not row.attr("call") and row.attr("device_wait") != "true":
             found[row.rank] = row
         elif row.rank is not None:

@@ -20,7 +20,7 @@ _HOST_NAME = re.compile(r"^[A-Za-z][\w.-]*$")
 
 def store_host_gone(facts: Facts) -> Iterator[Finding]:
     """All other nodes lose the store at once and no worker says anything else: its host went first."""
-    complaints = facts.events("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_timeout")
+    complaints = facts.judged("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_timeout")
     complaining = {r.node for r in complaints if r.node}
     top = facts.topology
     others = top.collected_nodes - complaining
@@ -86,7 +86,7 @@ def no_route_at_start(facts: Facts) -> Iterator[Finding]:
 
     Once training ran, the same text only says that the host at the other end is gone.
     """
-    rows = [r for r in facts.events(*_CONNECTING) if _NO_ROUTE.search(r.body) and facts.before_training(r)]
+    rows = [r for r in facts.judged(*_CONNECTING) if _NO_ROUTE.search(r.body) and facts.before_training(r)]
     if not rows or facts.trained:
         return
     nodes = sorted({r.node for r in rows if r.node})
@@ -156,7 +156,7 @@ def late_comer(facts: Facts) -> Iterator[Finding]:
     """
     waited, found_gone = set(), {}
     for row in facts.rows:
-        if row.rank is None or row.event != "python.exception":
+        if row.rank is None or row.event != "python.exception" or not facts.is_judged(row):
             continue
         loss = loss_of(facts, row)
         if loss == "timeout":
@@ -195,7 +195,7 @@ def accused_host(facts: Facts) -> Iterator[Finding]:
     proof: dict[str, list[Row]] = defaultdict(list)
     for row in facts.rows:
         host = facts.topology.node_named(row.peer.rpartition("<")[0] or row.peer) if row.peer else None
-        if host and row.rank is not None and row.event in (*PEER_LOST, "nccl.ib_error") and host != row.node:
+        if host and row.rank is not None and facts.is_judged(row) and row.event in (*PEER_LOST, "nccl.ib_error") and host != row.node:
             accusers[host].add(row.rank)
             proof[host].append(row)
     accused = {h for h, who in accusers.items() if len(who) >= 2}
