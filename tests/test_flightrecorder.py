@@ -336,3 +336,34 @@ def test_packed_dumps_and_parts_say_the_same(tmp_path, pack):
         assert main(["ingest", str(folder), "-o", str(part)]) == 0
         folder = part
     assert diagnose(folder).initiator.ranks == [2]
+
+
+# --- torn dumps, and dumps of several attempts ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["pickle", "json"])
+def test_what_a_torn_dump_still_holds_is_used_and_its_lost_end_accuses_nobody(tmp_path, form):
+    suffix = ".json" if form == "json" else ""
+    put(tmp_path, {**waiters(0, 1), 2: done(30, 21), 3: [stuck(31), *done(60, 40)]}, form=form)
+    for rank in (2, 3):
+        torn = tmp_path / f"nccl_trace_rank_{rank}{suffix}"
+        torn.write_bytes(torn.read_bytes()[: torn.stat().st_size * 6 // 10])
+    found = diagnose(tmp_path)
+    assert found.initiator.ranks == []  # rank 2 may have gone on behind the tear
+    assert 3 in found.facts.recorded.waiting  # what rank 3 stands in is in the part that is left
+    warnings = [w for w in found.document.inputs.warnings if "ends early" in w.why]
+    assert [w.file for w in warnings] == [f"nccl_trace_rank_{r}{suffix}" for r in (2, 3)]
+
+
+def test_a_dump_of_an_earlier_attempt_is_not_compared_with_those_of_the_last(tmp_path):
+    put(tmp_path, {rank: [*done(9, at=4000.0), stuck(10, at=4001.0)] for rank in (0, 1)}, world=3)
+    put(tmp_path, {2: done(7)}, world=3)
+    found = diagnose(tmp_path)
+    assert found.initiator.ranks == []
+    assert "rank 2" in found.verdict.summary
+
+
+def test_of_the_dumps_of_several_attempts_those_of_the_last_count(tmp_path):
+    put(tmp_path / "attempt_0", {**waiters(0, 1), 2: done(30, 21)})
+    put(tmp_path / "attempt_1", {**waiters(0, 2), 1: done(30, 21)})
+    assert diagnose(tmp_path).initiator.ranks == [1]

@@ -74,7 +74,7 @@ def recorded_as_missing(facts: Facts) -> Iterator[Finding]:
         why += ", ".join(f"rank {s.rank} stands at number {s.enqueued}" for s in seats[:4] if s.enqueued is not None)
         if without:
             strength -= _INCOMPLETE
-            why += f"; the dumps of {named_ranks(without)} are missing"
+            why += f"; no dump of this attempt is there of {named_ranks(without)}"
         if any(seat.overwritten and not seat.calls for seat in seats):
             strength -= _LOST
             why += "; its full ring has lost its own calls of this group"

@@ -15,6 +15,7 @@ import networkx as nx
 
 from correlator.hostlist import expand_ranges
 from correlator.records import Row
+from correlator.timestamps import SECOND
 
 #: Calls whose sizes must be the same on all members; others may differ in them by design.
 _EQUAL_SIZES = frozenset(
@@ -23,6 +24,10 @@ _EQUAL_SIZES = frozenset(
 )  # fmt: skip
 #: Waits written down of one rank in one call, beside those of the first.
 _PAIRS = 32
+#: How far clocks that nothing ties together may be apart, in ns; more is another attempt.
+_UNBOUNDED = 600 * SECOND
+#: How far apart ranks of one attempt begin, and how long a full ring may go on after one of them stopped, in ns.
+_START, _LONGEST_WAIT = 60 * SECOND, 3600 * SECOND
 _PEERS = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
 
 
@@ -94,9 +99,9 @@ class Recorded:
 
     def __init__(self, rows: Sequence[Row], everyone: Sequence[int]) -> None:
         """``rows``: all of emitter ``fr``; ``everyone``: the ranks known to exist."""
-        self.ranks = {r.rank for r in rows if r.event == "fr.group" and r.rank is not None}
-        self._everyone = everyone
-        self.tables = _tables(rows, self.ranks, everyone)
+        current = _current(rows)
+        self.ranks = {r.rank for r in current if r.event == "fr.group" and r.rank is not None}
+        self.tables = _tables(current, self.ranks, everyone)
 
     @cached_property
     def mismatches(self) -> list[Mismatch]:
@@ -174,20 +179,58 @@ def _global(table: Table, number: int) -> int:
     return table.members[number] if number < len(table.members) else number
 
 
-def _tables(rows: Sequence[Row], ranks: set[int], everyone: Sequence[int]) -> list[Table]:
-    latest: dict[int, str] = {}  # one dump a rank: of several, that with the newest call
-    newest: dict[str, int] = defaultdict(int)
-    for row in rows:
-        newest[row.file] = max(newest[row.file], row.time or 0)
+def _current(rows: Sequence[Row]) -> list[Row]:
+    """The rows of one dump a rank, all of one attempt.
+
+    Of several dumps of a rank the one with the newest call counts. A dump whose last call lies long before the first
+    one that another holds is of an earlier attempt, and its rank counts as one without: ranks begin together, and one
+    that stopped holds up the others for no longer than their time-out.
+    """
+    dumps: dict[str, _Span] = {}
     for row in rows:
         if row.rank is not None and row.event == "fr.group":
-            latest[row.rank] = max(latest.get(row.rank, row.file), row.file, key=lambda f: (newest[f], f))
-    kept = [r for r in rows if r.rank is not None and latest.get(r.rank) == r.file]
+            full = row.attr("overwritten") == "true"
+            span = dumps.setdefault(row.file, _Span(row.rank, row.attempt or 0, full=full))
+            since = row.attr("since_ns")
+            if row.time is not None and row.timestamp is not None and since.isdecimal():
+                span.first = min(span.first or row.time, row.time - row.timestamp + int(since))
+                span.last = max(span.last, row.time)
+                span.bound = max(span.bound, _UNBOUNDED if row.time_bound_ns is None else row.time_bound_ns)
+    latest: dict[int, str] = {}
+    for file, span in sorted(dumps.items(), key=lambda item: (item[1].attempt, item[1].last, item[0])):
+        latest[span.rank] = file
+    newest = max((dumps[f] for f in latest.values()), key=lambda s: (s.attempt, s.last), default=None)
+    kept = {f for f in latest.values() if newest is not None and not dumps[f].is_before(newest)}
+    return [r for r in rows if r.rank is not None and r.file in kept]
+
+
+@dataclass(slots=True)
+class _Span:
+    """From when to when the calls of one dump reach, in ns."""
+
+    rank: int
+    attempt: int
+    first: int = 0
+    last: int = 0
+    bound: int = 0
+    full: bool = False
+
+    def is_before(self, other: _Span) -> bool:
+        """Whether all of it lies before the other, beyond what the clocks leave open."""
+        slack = self.bound + other.bound + (_LONGEST_WAIT if other.full else _START)
+        apart = self.last and other.first and self.last + slack < other.first
+        return self.attempt < other.attempt or bool(apart)
+
+
+def _tables(kept: Sequence[Row], ranks: set[int], everyone: Sequence[int]) -> list[Table]:
+    stated = _stated_members(kept)
     seats: dict[tuple[str, str], dict[int, Seat]] = defaultdict(dict)
     where: dict[tuple[int, str], tuple[str, str]] = {}
     for row in kept:
         if row.event == "fr.group" and row.rank is not None:
-            key = (row.process_group or "", row.attr("order") or row.attr("members"))
+            name = row.process_group or ""
+            # A torn or an early dump lists no members; those of its name in which others place this rank are meant.
+            key = (name, row.attr("order") or row.attr("members") or stated.get((name, row.rank), ""))
             seats[key][row.rank] = Seat(row.rank, row, row.last_enqueued)
             where[row.rank, row.process_group or ""] = key
     for row in kept:
@@ -199,10 +242,9 @@ def _tables(rows: Sequence[Row], ranks: set[int], everyone: Sequence[int]) -> li
             else:
                 seat.calls[row.seq] = row
     found = []
-    for (name, stated), sitting in sorted(seats.items()):
-        some = next(iter(sitting.values())).row
-        desc = some.attr("pg_desc")
-        members = tuple(int(m) for m in stated.split()) if " " in stated else tuple(expand_ranges(stated))
+    for (name, listed), sitting in sorted(seats.items()):
+        desc = next((d for seat in sitting.values() if (d := seat.row.attr("pg_desc"))), "")
+        members = _listed(listed)
         if not members:
             # Gloo's dumps list no members.
             members = tuple(sorted({*everyone, *sitting})) if desc == "default_pg" else tuple(sorted(sitting))
@@ -210,6 +252,24 @@ def _tables(rows: Sequence[Row], ranks: set[int], everyone: Sequence[int]) -> li
                 if rank in ranks and rank not in sitting and desc == "default_pg":
                     sitting[rank] = Seat(rank, next(r for r in kept if r.rank == rank), 0)
         found.append(Table(name, desc, members, sitting))
+    return found
+
+
+def _listed(members: str) -> tuple[int, ...]:
+    return tuple(int(m) for m in members.split()) if " " in members else tuple(expand_ranges(members))
+
+
+def _stated_members(rows: Sequence[Row]) -> dict[tuple[str, int], str]:
+    """The members of the group of a name that a rank is in, as other ranks' dumps list them; where they agree."""
+    lists: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if listed := row.attr("order") or row.attr("members"):
+            lists[row.process_group or ""].add(listed)
+    found: dict[tuple[str, int], str] = {}
+    for name, several in lists.items():
+        for listed in sorted(several):
+            for rank in _listed(listed):
+                found[name, rank] = "" if (name, rank) in found else listed
     return found
 
 

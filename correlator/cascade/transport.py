@@ -195,7 +195,8 @@ def accused_host(facts: Facts) -> Iterator[Finding]:
     proof: dict[str, list[Row]] = defaultdict(list)
     for row in facts.rows:
         host = facts.topology.node_named(row.peer.rpartition("<")[0] or row.peer) if row.peer else None
-        if host and row.rank is not None and facts.is_judged(row) and row.event in (*PEER_LOST, "nccl.ib_error") and host != row.node:
+        lost = row.event in (*PEER_LOST, "nccl.ib_error") and facts.is_judged(row)
+        if host and row.rank is not None and lost and host != row.node:
             accusers[host].add(row.rank)
             proof[host].append(row)
     accused = {h for h, who in accusers.items() if len(who) >= 2}

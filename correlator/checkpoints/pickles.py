@@ -111,6 +111,40 @@ class _Machine:
             handler(self)
         raise Ended("the pickle ends early")
 
+    def whole_parts(self) -> Any:
+        """What is on the stack of a run that ended early: the outermost container with all its whole parts."""
+        while len(self.stack) > 1:
+            index = next((i for i in range(len(self.stack) - 1, -1, -1) if self.stack[i] is _MARK), 1)
+            parts = self.stack[index + 1 :] if self.stack[index] is _MARK else []
+            del self.stack[index:]
+            target = self.stack[-1]
+            if isinstance(target, list):
+                target.extend(parts)
+            elif isinstance(target, dict) and len(self.stack) == 1:
+                _set_items(target, parts[: len(parts) // 2 * 2])
+            elif len(self.stack) > 1:
+                self.stack.pop()  # a part that is not whole itself
+        return self.stack[0] if self.stack else None
+
+
+def read_torn_pickle(data: bytes) -> Any:
+    """What a pickle that ends early holds: of its lists and of its outermost dict all parts that are whole.
+
+    None where nothing is. Raises Refused as ``read_pickle`` does for what is not torn but malformed or hostile.
+    """
+    machine = _Machine(data, 0)
+    try:
+        return machine.run()
+    except Ended:
+        try:
+            return machine.whole_parts()
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise Refused(f"malformed pickle ({type(error).__name__})") from error
+    except (IndexError, KeyError, TypeError, ValueError, struct.error) as error:
+        if isinstance(error, Refused):
+            raise
+        raise Refused(f"malformed pickle ({type(error).__name__})") from error
+
 
 def read_pickle(data: bytes, start: int = 0) -> tuple[Any, int]:
     """The value of the pickle at ``start`` and the offset behind it.

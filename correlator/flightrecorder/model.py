@@ -45,10 +45,14 @@ class Group:
 
 @dataclass(slots=True)
 class Dump:
-    """One dump. ``rank`` is global; ``overwritten``: the ring is full, so older calls are lost."""
+    """One dump. ``rank`` is global; ``overwritten``: the ring is full, so older calls are lost.
+
+    ``torn``: the file ends early, so newer calls are lost.
+    """
 
     rank: int | None
     version: str
     host: str | None
     groups: list[Group]
     overwritten: bool
+    torn: bool = False

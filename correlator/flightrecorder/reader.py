@@ -6,6 +6,7 @@ Keys that a version lacks are taken as not stated. What is no dump is refused wi
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from correlator.checkpoints.pickles import Ended, read_pickle, read_torn_pickle
 from correlator.checkpoints.pickles import Refused as PickleRefused
-from correlator.checkpoints.pickles import read_pickle
 from correlator.flightrecorder.model import Call, Dump, Group
 from correlator.untrusted import is_rank
 
@@ -25,6 +26,7 @@ _NAME = re.compile(r"(?:nccl|comm_lib|xccl|gloo|fr)_?(?:trace|dump)_(?:rank_?)?\
 _RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|bin|pt|gz|zst|xz|bz2))*$")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
 _KEYS = rb"(pg_config|collective_seq_id|nccl_comm_state|pg_status|time_discovered_started_ns|profiling_name)"
+_JSON_ENTRIES, _NEXT_ENTRY = re.compile(rb'"entries"\s*:\s*\['), re.compile(r"[\s,]*\{")
 _PICKLED_KEY, _JSON_KEY = re.compile(_KEYS), re.compile(rb'"' + _KEYS + rb'"\s*:')
 
 
@@ -52,8 +54,8 @@ def rank_in_name(name: str) -> int | None:
 
 
 def read_dump(data: bytes, name: str) -> Dump:
-    """The dump in these bytes. Raises Refused for what is torn, hostile or something else."""
-    tree = _tree(data)
+    """The dump in these bytes, of a torn one what is left. Raises Refused for what is hostile or something else."""
+    tree, torn = _tree(data)
     if isinstance(tree, list):  # the first versions wrote the calls alone
         tree = {"entries": tree}
     if not isinstance(tree, dict) or not isinstance(tree.get("entries", []), list | tuple):
@@ -69,25 +71,52 @@ def read_dump(data: bytes, name: str) -> Dump:
         host if isinstance(host, str) and _HOST.fullmatch(host) else None,
         [],
         min((n for e in entries if (n := _whole(e.get("record_id"))) is not None), default=0) > 0,
+        torn,
     )
     dump.groups = _groups(entries, _table(tree.get("pg_config")), _table(tree.get("pg_status")), dump)
     return dump
 
 
-def _tree(data: bytes) -> Any:
+def _tree(data: bytes) -> tuple[Any, bool]:
+    """The content, and whether the file ends before it does."""
     if not data.strip():
         raise Refused("is empty")
     if data[:1] == b"\x80":
         try:
-            return read_pickle(data)[0]
+            return read_pickle(data)[0], False
+        except Ended as error:
+            return _left_of(read_torn_pickle(data), error), True
         except PickleRefused as error:
             raise Refused(f"not read: {error}") from error
         except RecursionError as error:
             raise Refused("not read: nested without end") from error
     try:
-        return msgspec.json.decode(data)
+        return msgspec.json.decode(data), False
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return _left_of({"entries": _whole_entries(data)}, error), True
+
+
+def _left_of(tree: Any, error: Exception) -> Any:
+    """What is left of a torn dump, if any call is."""
+    entries = tree.get("entries") if isinstance(tree, dict) else tree
+    if not isinstance(entries, list) or not entries:
         raise Refused(f"not read: {error}") from error
+    return tree
+
+
+def _whole_entries(data: bytes) -> list[Any]:
+    """The calls of a JSON dump that ends early, up to the first that is not whole."""
+    found: list[Any] = []
+    begin = _JSON_ENTRIES.search(data)
+    text = data[begin.end() :].decode("utf-8", "replace") if begin else ""
+    decoder, at = json.JSONDecoder(), 0
+    while entry := _NEXT_ENTRY.match(text, at):
+        try:
+            value, at = decoder.raw_decode(text, entry.end() - 1)
+        except (ValueError, RecursionError):
+            break
+        found.append(value)
+    return found
 
 
 def _groups(
@@ -115,7 +144,10 @@ def _groups(
         numbers = [call.number for call in group.calls if not call.p2p]
         told_last = None if mixed else _whole(stands.get("last_enqueued_collective"))
         lost = 0 if not dump.overwritten else None
-        group.enqueued = max(numbers) if numbers else told_last if told_last is not None else lost
+        if dump.torn:  # the newest calls are not there to be counted
+            group.enqueued = told_last
+        else:
+            group.enqueued = max(numbers) if numbers else told_last if told_last is not None else lost
     return list(found.values())
 
 

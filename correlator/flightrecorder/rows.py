@@ -27,6 +27,8 @@ def rows_of(dump: Dump) -> Iterator[dict[str, Any]]:
                 "order": "" if list(group.members) == sorted(group.members) else " ".join(map(str, group.members)),
                 "world_size": str(len(group.members)) if whole else "",
                 "overwritten": "true" if dump.overwritten else "",
+                "torn": "true" if dump.torn else "",
+                "since_ns": str(min((c.time_ns for c in group.calls if c.time_ns is not None), default="")),
                 "version": dump.version,
             },
             last_enqueued=group.enqueued,
