@@ -36,6 +36,7 @@ _TRANSPARENT = re.compile(
     r"autograd/function)\.py$|"
     r"(?:^|/)(?:contextlib|typing_extensions|functools)\.py$"
 )
+_LOGGED = re.compile(r"(?:^|/)torch/distributed/c10d_logger\.py$")
 _DEVICE_WAIT = re.compile(r"(?:^|/)torch/(?:cuda|accelerator|xpu)/\w+\.py$")
 _CPP_CALL = re.compile(r"\b(?:dist|distributed|c10d)\._(\w+)\(")
 _PYTHON_CALL = re.compile(r"\b(?:dist|distributed|c10d|group|pg)\.(\w+)\(")
@@ -104,6 +105,10 @@ def call(frames: Sequence[Frame], message: str = "") -> str | None:
             break
     if private or not frames:
         return private or None
+    if _LOGGED.search(frames[-1].file) and len(frames) > 1:
+        # Cut inside the wrapper of all public functions; the line that calls it names the function.
+        made = _PYTHON_CALL.search(frames[-2].code)
+        return made[1] if made else None
     # Functions implemented in C++ have no frame of their own; the line that calls them is the only witness. The line
     # of any other call counts only if the exception is about communication, not about an argument of the call.
     made = _CPP_CALL.search(frames[-1].code)

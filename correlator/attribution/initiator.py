@@ -148,11 +148,13 @@ def _superseded(facts: Facts, finding: Finding, findings: Sequence[Finding]) -> 
 def _with_rank_from_others(facts: Facts, finding: Finding, findings: Sequence[Finding]) -> Finding:
     """A cause without a rank takes the one that independent rules name: on its node, or of the same kind.
 
+    What the scheduler decided is about no rank, whatever else one of them says.
     A kernel that killed a process for memory knows the host and its own pid; in a container both differ from those of
     the job, so the only rank that ended by SIGKILL is meant.
     """
     if (
         finding.trust not in ("local", "outside")
+        or finding.subclass == "scheduler"
         or finding.incident.ranks
         or len(finding.incident.nodes) > 1
         or finding.scope == "all"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from correlator.cascade.incidents import is_uncaught
-from correlator.cascade.model import Facts, Finding, Incident
+from correlator.cascade.model import Facts, Finding, Incident, interval
 from correlator.records import Row
 
 
@@ -26,7 +26,7 @@ def outcome_of(facts: Facts, findings: Sequence[Finding]) -> Outcome:
     complaints = [i for i in facts.incidents if i.role == "collateral"]
     if facts.failed_exits:
         return Outcome(True, "a launcher or the scheduler reports an abnormal exit")
-    if ends and not [i for i in causes if not _before_end(i, ends)] and not facts.events("torchrun.restart"):
+    if ends and not [i for i in causes if not _before_end(facts, i, ends)] and not facts.events("torchrun.restart"):
         return Outcome(False, "the run reports its own orderly end and no process ended abnormally", tuple(ends[-3:]))
     if causes or any(f.trust in ("outside", "local", "exit") for f in findings):
         return Outcome(True, "an error of its own is reported")
@@ -55,8 +55,8 @@ def completions(facts: Facts) -> list[Row]:
     return ends
 
 
-def _before_end(incident: Incident, ends: Sequence[Row]) -> bool:
-    """Whether an error lies before a later orderly end of the run in the same stream or by the clock.
+def _before_end(facts: Facts, incident: Incident, ends: Sequence[Row]) -> bool:
+    """Whether an error certainly lies before a later orderly end of the run, in the same stream or by the clock.
 
     A traceback of unknown time counts as before if it was caught on its way: the run came to its end all the same.
     """
@@ -64,9 +64,15 @@ def _before_end(incident: Incident, ends: Sequence[Row]) -> bool:
     if row is not None and incident.inherited and row.attr("frames") and not is_uncaught(row):
         return True
     return row is not None and any(
-        (end.file == row.file and end.byte_offset > row.byte_offset)
-        or (
-            end.time is not None and row.time is not None and row.timestamp_basis != "inherited" and end.time > row.time
-        )
-        for end in ends
+        (end.file == row.file and end.byte_offset > row.byte_offset) or _is_later(facts, end, row) for end in ends
     )
+
+
+def _is_later(facts: Facts, end: Row, row: Row) -> bool:
+    """By the clock of the one node, where it is one; else beyond what the clocks of the two leave open."""
+    if end.time is None or row.time is None or row.timestamp_basis == "inherited":
+        return False
+    if end.node == row.node and (end.node is not None or len(facts.topology.nodes) <= 1):
+        return end.time > row.time
+    first, second = interval(row.time, row.time_bound_ns), interval(end.time, end.time_bound_ns)
+    return first is not None and second is not None and first[1] < second[0]

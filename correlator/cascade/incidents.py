@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -46,6 +47,8 @@ _ROLE_OF_SIGNATURE: dict[str, Role] = {
     "teardown": "teardown",
     "context": "unrelated",
 }
+#: Frames of torch's collectives among those of a traceback.
+_IN_A_COLLECTIVE = re.compile(r"/torch/distributed/(?:c10d_logger|distributed_c10d)\.py")
 #: A step line this long after an error of the same job says that the error was survived.
 _SURVIVED = 5 * SECOND
 
@@ -156,7 +159,7 @@ def is_cut_symptom(facts: Facts, row: Row) -> bool:
     writer = facts.writers.get(row.writer)
     if row.event != "python.exception" or writer is None:
         return False
-    if row.attr("type") == "unknown" and row.attr("call") and not row.attr("message"):
+    if is_without_end(row) and (row.attr("call") or _IN_A_COLLECTIVE.search(row.attr("frames"))):
         return True
     text = row.body.rstrip()
     if not text or writer.last_byte_offset != row.byte_offset:
@@ -168,6 +171,11 @@ def is_cut_symptom(facts: Facts, row: Row) -> bool:
             if signature is not None and signature.role == "symptom":
                 return True
     return False
+
+
+def is_without_end(row: Row) -> bool:
+    """Whether a traceback lacks the line that says what was raised: its file was cut before, or goes on elsewhere."""
+    return row.attr("type") == "unknown" and not row.attr("message")
 
 
 def _exceptions(facts: Facts, row: Row) -> Sequence[Row]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from correlator.cascade.findings import causes, is_everywhere, own_strength
+from correlator.cascade.incidents import is_without_end
 from correlator.cascade.model import Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import FailureClass, Scope
 from correlator.hostlist import expand_ranges
@@ -21,6 +22,8 @@ _EPISODE = 600 * SECOND
 _APPLICATION_XIDS = frozenset({13, 31, 43})
 #: Emitters that speak about processes by pid or device; how a rank's own words ended it says nothing about them.
 _NOT_THE_JOBS_OWN = frozenset({"kernel", "slurm", "k8s", "fabric_manager"})
+#: Strength at most of tracebacks that do not say what was raised: it may be a peer's loss as well.
+_WITHOUT_END = 0.4
 _DEVICE = re.compile(r"\bGPU (\d+)\b")
 
 
@@ -130,7 +133,7 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         rule="own error",
         incident=merged,
         trust="local",
-        strength=own_strength(signature),
+        strength=min(own_strength(signature), _WITHOUT_END) if _is_without_end(incidents) else own_strength(signature),
         why=_why_own(lead, ranks, everywhere),
         class_=class_,
         subclass=signature.subclass if signature else "code",
@@ -141,6 +144,10 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         explains=tuple(i.id for i in incidents[1:]),
     )
     return _repeats_on_one_device(finding)
+
+
+def _is_without_end(incidents: Sequence[Incident]) -> bool:
+    return all(row.event == "python.exception" and is_without_end(row) for i in incidents for row in i.rows)
 
 
 def _why_own(lead: Incident, ranks: Sequence[int], everywhere: bool) -> str:

@@ -21,8 +21,10 @@ _HOST_NAME = re.compile(r"^[A-Za-z][\w.-]*$")
 def store_host_gone(facts: Facts) -> Iterator[Finding]:
     """All other nodes lose the store at once and no worker says anything else: its host went first."""
     complaints = facts.judged("torchrun.rendezvous_error", "c10d.store_error", "c10d.store_timeout")
-    complaining = {r.node for r in complaints if r.node}
     top = facts.topology
+    # A launcher without ranks, where all ranks have their nodes, waited in vain for a place in the job.
+    placed = all(rank.node for rank in top.ranks.values())
+    complaining = {r.node for r in complaints if r.node and (not placed or top.ranks_on(r.node))}
     others = top.collected_nodes - complaining
     hosts = {short_name(r.peer) for r in complaints if r.peer and _HOST_NAME.match(r.peer)} - top.collected_nodes
     if len(hosts) == 1 and not others and not _own_errors(facts):

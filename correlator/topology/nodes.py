@@ -94,8 +94,10 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
         )
         if name:
             top.node_of_file[summary.name] = name
+    # One file of a whole step may bear the name of its first node; several files of different nodes hold their own.
+    one_each = len({top.node_of_file[f] for f in labelled if f in top.node_of_file}) > 1
     for writer in ingested.writers:
-        if writer.node is None and writer.file in top.node_of_file and writer.file not in labelled:
+        if writer.node is None and writer.file in top.node_of_file and (one_each or writer.file not in labelled):
             writer.node, writer.node_basis = top.node_of_file[writer.file], "path"
     for row in rows:
         if row.event == "nccl.address" and row.node and row.attr("address"):
@@ -103,8 +105,8 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
     for row in rows:
         if row.emitter == "fr" and row.node is None and row.file in from_path:
             row.node, row.node_basis = from_path[row.file], "path"
-    top.nodes = sorted({w.node for w in ingested.writers if w.node} | {r.node for r in rows if r.node} | set(known))
-    top.collected_nodes = {w.node for w in ingested.writers if w.node}
+    top.collected_nodes = {w.node for w in ingested.writers if w.node} | set(top.node_of_file.values())
+    top.nodes = sorted(top.collected_nodes | {r.node for r in rows if r.node} | set(known))
 
 
 def _one_host_a_file(rows: Sequence[Row], by_file: Mapping[str, set[str]]) -> dict[str, str]:
