@@ -1,4 +1,4 @@
-"""Reader for ``nvidia-smi -q``: of a section of one device, what identifies it and what is wrong with it.
+"""Reader for the text of ``nvidia-smi -q``: one device's section, by indentation.
 
 Headings and keys as printed by drivers 450 to 595::
 
@@ -26,77 +26,54 @@ from collections.abc import Sequence
 
 from correlator.events import Found
 from parsers._pci import ADDRESS, normalise_pci
+from parsers._smi_readings import COUNTERS, ECC_PREFIXES, EMPTY, IDENTITY, Device, ecc_name, events_of
 
 _DEVICE = re.compile(rf"^\s*GPU ({ADDRESS})\s*$")
-_ENTRY = re.compile(r"^\s*(?P<key>[A-Za-z][\w ./()#-]*?)\s*(?: : (?P<text>.*))?$")
-_HEADINGS = ("Remapped Rows", "ECC Errors", "Fabric", "Retired Pages")
+_ENTRY = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Za-z][\w ./()#-]*?)\s*(?: : (?P<text>.*))?$")
 _PERIODS = ("Volatile", "Aggregate")
-_REMAPPED = {
-    "Correctable Error": "correctable",
-    "Uncorrectable Error": "uncorrectable",
-    "Pending": "pending",
-    "Remapping Failure Occurred": "failure",
-}
-_GOOD = ("0", "No", "N/A", "[N/A]", "")
+_SECTIONS = {"Remapped Rows": "remapped", "ECC Errors": "ecc", "Fabric": "fabric"}
+_BANKS = " bank(s)"
 
 
 def read_query(lines: Sequence[str]) -> list[Found]:
-    """``gpu.identity`` of one device, and events for what is wrong with it.
+    """``gpu.identity`` and ``gpu.counters`` of one device, and events for what is wrong with it.
 
     ``gpu.remapped_rows`` (counts, pending, failure), ``gpu.ecc_errors`` (uncorrectable counts that are not zero, keys
     with their period in front), ``gpu.fabric_state`` (state, status).
     """
-    device = _DEVICE.match(lines[0])
-    identity: dict[str, object] = {"pci_bus_id": normalise_pci(device[1])} if device else {}
-    known: dict[str, object] = dict(identity)
-    sections: dict[str, tuple[int, dict[str, object]]] = {}
-    heading = period = ""
+    head = _DEVICE.match(lines[0])
+    device = Device(normalise_pci(head[1]) if head else None)
+    above: list[tuple[int, str]] = []  # headings that the line stands under, with their indentation
     last = 0
     for index, line in enumerate(lines):
         entry = _ENTRY.match(line)
         if index and (_DEVICE.match(line) or (line.strip() and entry is None)):
             break
-        if entry is None or (device and not index):
+        if entry is None or (head and not index):
             continue
         last = index
-        key, text = entry["key"], entry["text"]
+        indent, key, text = len(entry["indent"]), entry["key"], entry["text"]
+        while above and above[-1][0] >= indent:
+            above.pop()
         if text is None:
-            if key in _PERIODS:
-                period = key.lower()
-            else:
-                heading, period = key if key in _HEADINGS else "", ""
-                sections.setdefault(heading, (index, {}))
-            continue
-        text = text.strip()
-        if key in ("GPU UUID", "Serial Number", "Product Name") and text not in _GOOD:
-            identity[{"GPU UUID": "uuid", "Serial Number": "serial", "Product Name": "model"}[key]] = text
-        elif heading:
-            sections[heading][1][f"{period} {key}".strip()] = text
-    found = (
-        [Found(0, last, {**identity, "severity": "info"}, event="gpu.identity")]
-        if "uuid" in identity or "serial" in identity
-        else []
-    )
-    return found + _complaints(known, sections, last)
+            above.append((indent, key))
+            if key in _SECTIONS:
+                device.at.setdefault(_SECTIONS[key], index)
+        else:
+            _take(device, [heading for _, heading in above], key, text.strip())
+    return events_of(device, last)
 
 
-def _complaints(known: dict[str, object], sections: dict[str, tuple[int, dict[str, object]]], last: int) -> list[Found]:
-    found: list[Found] = []
-    at, remapped = sections.get("Remapped Rows", (0, {}))
-    rows = {name: remapped[key] for key, name in _REMAPPED.items() if key in remapped}
-    if any(value not in _GOOD for value in rows.values()):
-        severity = "error" if rows.get("failure") == "Yes" else "warning"
-        found.append(Found(0, last, {**known, **rows, "severity": severity}, event="gpu.remapped_rows", at=at))
-    at, counts = sections.get("ECC Errors", (0, {}))
-    errors = {
-        key.lower().replace(" ", "_").replace("-", "_"): value
-        for key, value in counts.items()
-        if ("Uncorrectable" in key or "Exceeded" in key) and value not in _GOOD
-    }
-    if errors:
-        found.append(Found(0, last, {**known, **errors}, event="gpu.ecc_errors", at=at))
-    at, fabric = sections.get("Fabric", (0, {}))
-    state, status = fabric.get("State", "N/A"), fabric.get("Status", "N/A")
-    if state not in ("Completed", "N/A") or status not in ("Success", "N/A"):
-        found.append(Found(0, last, {**known, "state": state, "status": status}, event="gpu.fabric_state", at=at))
-    return found
+def _take(device: Device, above: Sequence[str], key: str, text: str) -> None:
+    if text in EMPTY:
+        return
+    for heading in ("", *above):
+        if name := IDENTITY.get((heading, key)) if heading or len(above) == 0 else None:
+            device.identity.setdefault(name, text)
+        elif (name := COUNTERS.get((heading, key))) and (heading or len(above) == 0):
+            device.counters.setdefault(name, text.removesuffix(_BANKS))
+    if "ECC Errors" in above and key.startswith(ECC_PREFIXES):
+        period = next((heading for heading in above if heading in _PERIODS), "")
+        device.counters[ecc_name(period, key)] = text
+    elif above[-1:] == ["Fabric"] and key in ("State", "Status"):
+        device.fabric[key.lower()] = text

@@ -37,6 +37,13 @@ PARSER = Parser(
             "Please update with matching NVIDIA driver package.",
         ),
         Pattern(
+            event="fabric_manager.version",
+            literals=("Fabric Manager version ",),
+            regex=r"Fabric Manager version (?P<version>\d[\d.]*\d) is running",
+            sample="Fabric Manager version 550.99.11 is running with the following configuration options",
+            severity="info",
+        ),
+        Pattern(
             event="fabric_manager.switch_error",
             literals=("detected NVSwitch ",),
             block=with_bus_id(

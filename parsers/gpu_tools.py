@@ -1,7 +1,8 @@
 """What the tools that ask a GPU print: nvidia-smi, NVML, DCGM, rocm-smi, the ROCm and Neuron runtimes.
 
 Emitted by: nvidia-smi (drivers to 595), NVIDIA/DCGM, NVIDIA/k8s-device-plugin, ROCm/ROCR-Runtime, the AWS Neuron
-runtime. Gives ``gpu.smi_error`` (the tool could not talk to a device), ``gpu.identity`` (index, bus id, UUID,
+runtime. Gives ``gpu.driver`` (versions, and when nvidia-smi was asked), ``gpu.counters`` (all it counts),
+``gpu.nvlink_errors``, ``gpu.smi_error`` (the tool could not talk to a device), ``gpu.identity`` (index, bus id, UUID,
 serial), ``gpu.remapped_rows``, ``gpu.ecc_errors``, ``gpu.fabric_state``, ``gpu.xid_report``, ``gpu.diag_failed``,
 ``gpu.hsa_fault``, ``neuron.error``. A snapshot has the time of the question, not of the fault.
 """
@@ -15,6 +16,7 @@ from correlator.events import Found, Parser, Pattern
 from parsers._lines import named
 from parsers._pci import ADDRESS, normalise_pci, with_bus_id
 from parsers._smi_query import read_query
+from parsers._smi_xml import read_xml
 
 # "|   6  NVIDIA A100-SXM4-80GB          On  |   00000000:37:00.0 Off |                 ERR! |", more readings below it
 _TABLE_ROW = re.compile(rf"^\|\s+(?P<gpu>\d+)\s+(?P<model>\S.*?)\s+(?:On|Off|N/A|ERR!)\s+\|\s+(?P<bus>{ADDRESS})\s")
@@ -37,6 +39,59 @@ def _read_device(lines: Sequence[str]) -> list[Found]:
     if any("ERR!" in line for line in lines[: last + 1]):
         found.append(Found(0, last, {**fields, "what": "ERR!", "severity": "error"}, event="gpu.smi_error"))
     return found
+
+
+_HEADER = {
+    "Timestamp": "asked_at", "Driver Version": "driver_version", "CUDA Version": "cuda_version",
+    "Attached GPUs": "attached_gpus",
+    "timestamp": "asked_at", "driver_version": "driver_version", "cuda_version": "cuda_version",
+    "attached_gpus": "attached_gpus",
+}  # fmt: skip
+_HEADER_LINE = re.compile(r"^(?P<key>[A-Z][A-Za-z ]+?)\s+: (?P<text>.+?)\s*$|^\s*<(?P<tag>\w+)>(?P<value>[^<]*)</\w+>")
+
+
+def _read_header(lines: Sequence[str]) -> list[Found]:
+    """What stands above the devices of ``nvidia-smi -q``, text or XML."""
+    found: dict[str, object] = {}
+    last = 0
+    for index, line in enumerate(lines):
+        if line.startswith("GPU ") or "<gpu id=" in line:
+            break
+        match = _HEADER_LINE.match(line)
+        key = (match["key"] or match["tag"]) if match else ""
+        if match and key in _HEADER:
+            found.setdefault(_HEADER[key], match["text"] or match["value"])
+            last = index
+    return [Found(0, last, found)] if "driver_version" in found else []
+
+
+_LINK_DEVICE = re.compile(r"^GPU (?P<gpu>\d+): (?P<model>.*?) \(UUID: (?P<uuid>GPU-[0-9a-f-]+)\)")
+_LINK_ERRORS = re.compile(r"^\s+Link (?P<link>\d+): (?P<kind>Replay|Recovery|CRC)(?: Flit)? Errors?: (?P<count>\d+)")
+
+
+def _read_link_errors(lines: Sequence[str]) -> list[Found]:
+    """Error counts of the links of one device, as ``nvidia-smi nvlink -e`` lists them; sums, and links with errors."""
+    device = _LINK_DEVICE.match(lines[0])
+    if device is None:
+        return []
+    sums: dict[str, int] = {}
+    bad: set[int] = set()
+    last = 0
+    for index, line in enumerate(lines[1:], start=1):
+        match = _LINK_ERRORS.match(line)
+        if match is None and not line.startswith(("\t", " ")):
+            break
+        if match is not None:
+            name = f"{match['kind'].lower()}_errors"
+            sums[name] = sums.get(name, 0) + int(match["count"][:18])
+            if int(match["count"][:18]):
+                bad.add(int(match["link"]))
+            last = index
+    if not sums:
+        return []
+    links = {"links_with_errors": ",".join(map(str, sorted(bad)))} if bad else {}
+    facts = {name: str(count) for name, count in sums.items()}
+    return [Found(0, last, {**named(device), **facts, **links, "severity": "warning" if bad else "info"})]
 
 
 PARSER = Parser(
@@ -84,6 +139,28 @@ PARSER = Parser(
             severity="info",
         ),
         Pattern(
+            event="gpu.driver",
+            literals=("NVSMI LOG", "<nvidia_smi_log>"),
+            block=_read_header,
+            block_lines=12,
+            sample="==============NVSMI LOG==============\n\nTimestamp                                 : Wed May  1 "
+            "07:45:00 2024\nDriver Version                            : 550.99.11",
+            severity="info",
+            not_samples=("==============NVSMI LOG==============\nTimestamp      : Wed May  1 07:45:00 2024",),
+        ),
+        Pattern(
+            event="gpu.nvlink_errors",
+            literals=("(UUID: GPU-",),
+            block=_read_link_errors,
+            block_lines=120,
+            sample="GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0c5e9a17-0000-41b9-a3c7-90e1f1b2c3d4)\n"
+            "\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 0\n\t Link 0: CRC Errors: 12",
+            severity="info",
+            not_samples=(
+                "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0c5e9a17-0000-41b9-a3c7-90e1f1b2c3d4)\n\t Link 0: 26.562 GB/s",
+            ),
+        ),
+        Pattern(
             event="gpu.identity",
             literals=("(UUID: GPU-",),
             regex=r"^GPU (?P<gpu>\d+): (?P<model>.*?) \(UUID: (?P<uuid>GPU-[0-9a-f-]+)\)",
@@ -94,14 +171,22 @@ PARSER = Parser(
             event="gpu.query",
             literals=("GPU 00000000:", "Remapped Rows", "    ECC Errors"),
             block=read_query,
-            block_lines=400,
+            block_lines=700,
             sample="    Remapped Rows\n        Correctable Error                 : 0\n"
             "        Uncorrectable Error               : 1\n        Pending                           : Yes\n"
             "        Remapping Failure Occurred        : No",
             severity="warning",
-            not_samples=(
-                "    Remapped Rows\n        Correctable Error                 : 0\n        Pending      : No",
-            ),
+            not_samples=("    Remapped Rows\n        Correctable Error                 : N/A",),
+        ),
+        Pattern(
+            event="gpu.query",
+            literals=('<gpu id="',),
+            block=read_xml,
+            block_lines=2000,
+            sample='\t<gpu id="00000000:3D:00.0">\n\t\t<uuid>GPU-0c5e9a17-0000-41b9-a3c7-90e1f1b2c3d4</uuid>\n'
+            "\t\t<remapped_rows>\n\t\t\t<remapped_row_failure>Yes</remapped_row_failure>\n\t\t</remapped_rows>\n\t</gpu>",
+            severity="warning",
+            not_samples=('\t<gpu id="00000000:3D:00.0">\n\t\t<uuid>GPU-0c5e9a17</uuid>',),
         ),
         Pattern(
             event="gpu.xid_report",

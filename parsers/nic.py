@@ -2,8 +2,9 @@
 
 Emitted by: Linux ``drivers/net/ethernet`` (mlx5, bnxt_en, ice, i40e, ena), ``drivers/net/bonding``,
 systemd-networkd; rdma-core ``ibstat``; NVIDIA/nvidia-resiliency-ext ``health_check.py``. Gives ``kernel.nic_link``
-(state, device), ``kernel.mlx5`` (what), ``nic.link_down_counter``, ``nic.port_state``. The adapter's PCI address is
-the attribute ``nic_pci_bus_id``; the column of that name is for GPUs.
+(state, device), ``kernel.mlx5`` (what), ``nic.link_down_counter``, ``nic.identity`` (every adapter of ibstat),
+``nic.port_state`` (one whose port is not active), ``nic.module`` (mlxlink: state, advice, cable). The adapter's PCI
+address is the attribute ``nic_pci_bus_id``; the column of that name is for GPUs.
 """
 
 from __future__ import annotations
@@ -74,11 +75,14 @@ def _mlx5(match: re.Match[str]) -> Mapping[str, object] | None:
 
 
 _ADAPTER = re.compile(r"^CA '(?P<device>[\w.-]+)'")
-_PORT_FACT = re.compile(r"^\s+(?P<key>State|Physical state|Rate|Link layer): (?P<text>.*)$")
+_PORT_FACT = re.compile(
+    r"^\s+(?P<key>State|Physical state|Rate|Link layer|CA type|Firmware version|Hardware version|Node GUID|Port GUID|"
+    r"Base lid): (?P<text>.*)$"
+)
 
 
 def _read_adapter(lines: Sequence[str]) -> list[Found]:
-    """One adapter of ``ibstat`` whose port is not active (also one that never had a cable)."""
+    """One adapter of ``ibstat``, and an event where its port is not active (also one that never had a cable)."""
     match = _ADAPTER.match(lines[0])
     if match is None:
         return []
@@ -90,7 +94,41 @@ def _read_adapter(lines: Sequence[str]) -> list[Found]:
         if fact := _PORT_FACT.match(line):
             fields[fact["key"].lower().replace(" ", "_")] = fact["text"]
         last = index
-    return [Found(0, last, fields)] if fields.get("state", "Active") != "Active" else []
+    if len(fields) == 1:
+        return []
+    found = [Found(0, last, {**fields, "severity": "info"}, event="nic.identity")]
+    return found if fields.get("state", "Active") == "Active" else [*found, Found(0, last, fields)]
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_MLXLINK_FACT = re.compile(r"^(?P<key>[A-Z][\w ()/.-]*?)\s*: (?P<text>.*?)\s*$")
+_MLXLINK = {
+    "State": "state", "Physical state": "physical_state", "Speed": "speed", "Width": "width",
+    "Status Opcode": "status_opcode", "Group Opcode": "group_opcode", "Recommendation": "recommendation",
+    "Identifier": "identifier", "Compliance": "compliance", "Vendor Name": "vendor_name",
+    "Vendor Part Number": "vendor_part_number", "Vendor Serial Number": "vendor_serial_number",
+    "Temperature [C]": "temperature", "FW Version": "firmware_version",
+    "Effective Physical Errors": "effective_errors", "Effective Physical BER": "effective_ber",
+    "Raw Physical BER": "raw_ber", "Symbol Errors": "symbol_errors", "Link Down Counter": "link_down_counter",
+}  # fmt: skip
+
+
+def _read_mlxlink(lines: Sequence[str]) -> list[Found]:
+    """One port as mlxlink shows it; ``healthy`` is false where the state is not active or an opcode is not zero."""
+    fields: dict[str, object] = {}
+    last = 0
+    for index, line in enumerate(lines):
+        match = _MLXLINK_FACT.match(_COLOUR.sub("", line))
+        if index and "Operational Info" in line:
+            break
+        if match and match["key"] in _MLXLINK and match["text"] not in ("", "N/A"):
+            fields.setdefault(_MLXLINK[match["key"]], match["text"])
+            last = index
+    if "state" not in fields:
+        return []
+    sound = str(fields["state"]) == "Active" and str(fields.get("status_opcode", "0")) == "0"
+    fields |= {"healthy": "true" if sound else "false", "severity": "info" if sound else "warning"}
+    return [Found(0, last, fields)]
 
 
 PARSER = Parser(
@@ -164,7 +202,18 @@ PARSER = Parser(
             sample="CA 'mlx5_3'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\t\tPhysical state: "
             "Polling\n\t\tRate: 40",
             severity="warning",
-            not_samples=("CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400",),
+            not_samples=("CA 'mlx5_0' is not listed",),
+        ),
+        Pattern(
+            event="nic.module",
+            literals=("Operational Info",),
+            block=_read_mlxlink,
+            block_lines=120,
+            sample="Operational Info\n----------------\nState                              : Polling\n"
+            "Physical state                     : ETH_AN_FSM_ENABLE\n\nTroubleshooting Info\n--------------------\n"
+            "Status Opcode                      : 1024\nRecommendation                     : Cable is unplugged",
+            severity="warning",
+            not_samples=("Operational Info\nnothing follows",),
         ),
     ),
 )

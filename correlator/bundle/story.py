@@ -22,7 +22,7 @@ _NOT_VALUES = frozenset({"uuid", "serial", "model"})
 _TAKEN = [
     Match(event="kernel.boot"), Match(event="kernel.shutdown"), Match(event="slurm.node_state"),
     Match(event="kernel.amdgpu", where={"what": ["reset-begin", "reset-done", "reset-failed"]}),
-    Match(event="kernel.driver"),
+    Match(event="kernel.nvidia_driver"),
 ]  # fmt: skip
 _FAULTS = ("error", "fatal")
 
