@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.clocks import Anchor, Clocks, align_clocks, solve
+from correlator.clocks import Clocks, align_clocks
+from correlator.clocks.anchors import Anchor
+from correlator.clocks.solve import solve
 from correlator.records import Row
 from correlator.timestamps import SECOND
 
