@@ -1,5 +1,7 @@
 """Clock alignment: offsets are found again, bounds hold, and contradictions are named."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,3 +82,22 @@ def test_of_contradicting_anchors_the_least_trusted_is_dropped_and_named():
     solve(clocks, ["a", "b", "c"], anchors)
     assert abs(clocks.nodes["c"].offset_ns) <= 2 * SECOND
     assert clocks.warnings and "time-out" in clocks.warnings[0]
+
+
+def test_a_clock_that_jumped_gives_way_and_not_the_clocks_it_is_compared_with():
+    rows = [iteration(n, s, START + s * SECOND) for n in "abcdefgh" for s in range(6)]
+    barrier = [
+        replace(iteration(n, 0, START + (90 if n == "d" else 0) * SECOND), event="megatron.phase") for n in "abcdefgh"
+    ]
+    clocks = align_clocks(barrier, rows)
+    assert any("clock of d " in w for w in clocks.warnings)
+    assert all(c.bound_ns < SECOND and abs(c.offset_ns) < SECOND for c in clocks.nodes.values())
+
+
+def test_things_printed_further_apart_than_usual_widen_the_bounds_and_are_not_called_contradictions_one_by_one():
+    nodes = [f"n{i:02}" for i in range(24)]
+    rows = [iteration(n, 0, START) for n in nodes]
+    late = {n: i * 7 % 24 for i, n in enumerate(nodes)}
+    phases = [replace(r, event="megatron.phase", timestamp=START + late[r.node] * SECOND) for r in rows]
+    clocks = align_clocks(phases, rows)
+    assert len(clocks.warnings) == 1 and "less exact" in clocks.warnings[0]

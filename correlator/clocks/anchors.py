@@ -53,7 +53,11 @@ def _first_stamps(rows: Iterable[Row]) -> Mapping[tuple[str, object], dict[str, 
     """By what was printed and node: the earliest stamp, which is the one that nothing delayed, and its resolution."""
     keyed: dict[tuple[str, object], dict[str, tuple[int, int]]] = defaultdict(dict)
     for row in rows:
-        if row.timestamp is None or not row.node or row.timestamp_basis not in ("printed", "transport", "boot-relative"):
+        if (
+            row.timestamp is None
+            or not row.node
+            or row.timestamp_basis not in ("printed", "transport", "boot-relative")
+        ):
             continue
         key = _anchor_key(row)
         if key is not None:

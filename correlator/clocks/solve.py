@@ -23,6 +23,8 @@ from correlator.timestamps import SECOND
 _TRUST = {"iteration": 3, "barrier": 2, "communicator": 1, "time-out": 0}
 #: Contradictions of one kind, in number and per anchor of the kind, from which on it is not the single anchors' fault.
 _MANY, _MANY_SHARE = 4, 0.002
+#: Clocks of one job that are believed to run unevenly; where it seems so of more, it is the anchors.
+_FEW_CLOCKS = 3
 #: Offsets this close to a multiple of half an hour are called a zone error.
 _ZONE_STEP = 1800 * SECOND
 _ZONE_SLACK = 120 * SECOND
@@ -84,20 +86,22 @@ class _Constraints:
     def _constrain(self, pair: tuple[str, str]) -> None:
         a, b = pair
         if kept := self._kept[pair]:
-            self._graph.add_edge(b, a, weight=min(one.high + self._wider.get(one.kind, 0) for one in kept))
-            self._graph.add_edge(a, b, weight=min(self._wider.get(one.kind, 0) - one.low for one in kept))
+            for start, end, limits in ((b, a, [one.high for one in kept]), (a, b, [-one.low for one in kept])):
+                weights = [limit + self._wider.get(one.kind, 0) for limit, one in zip(limits, kept, strict=True)]
+                weight = min(weights)
+                self._graph.add_edge(start, end, weight=weight, anchor=kept[weights.index(weight)])
         else:
             self._graph.remove_edges_from([(a, b), (b, a)])
 
     def relax(self) -> bool:
         """Resolve one contradiction; False when there is none left."""
         try:
-            edges = [*pairwise(nx.find_negative_cycle(self._graph, self._source))]
+            cycle = nx.find_negative_cycle(self._graph, self._source)
         except nx.NetworkXError:
             return False
-        lacks = -sum(self._graph.edges[edge]["weight"] for edge in edges) // len(edges) + 1
-        involved = [anchor for a, b in edges for anchor in self._kept[min(a, b), max(a, b)]]
-        worst = min(involved, key=lambda one: (_TRUST[one.kind], one.samples, one.a, one.b))
+        edges = [self._graph.edges[edge] for edge in pairwise(cycle)]
+        lacks = -sum(edge["weight"] for edge in edges) // len(edges) + 1
+        worst = min((edge["anchor"] for edge in edges), key=lambda one: (_TRUST[one.kind], one.samples, one.a, one.b))
         dropped = self._dropped[worst.kind]
         dropped[worst] = lacks
         if len(dropped) > max(_MANY, _MANY_SHARE * self._number[worst.kind]):
@@ -111,10 +115,13 @@ class _Constraints:
         """Blame the one clock that nearly all dropped anchors have in common, else the width of all of the kind."""
         times = Counter(node for anchor in dropped for node in (anchor.a, anchor.b))
         node = max(sorted(times), key=lambda n: times[n])
-        if times[node] >= len(dropped) - 1:
+        blamed = {(n, k) for n, k in self._uneven if k == kind}
+        if times[node] >= len(dropped) - 1 and len(blamed) < _FEW_CLOCKS:
             self._uneven.add((node, kind))
         else:
-            self._wider[kind] = self._wider.get(kind, 0) + max(dropped.values())
+            self._uneven -= blamed
+            wider = self._wider.get(kind, 0)
+            self._wider[kind] = wider + max(wider, *dropped.values())  # doubled, so that a few rounds do
         dropped.clear()
         self._build()
 
