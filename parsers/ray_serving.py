@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from correlator.events import BlockParser, Found, Parser, Pattern
 
 _FACTS = {
-    "peer": re.compile(r"(?:Worker IP address|\bip|address|\(IP)\s?[:=]? ?:? ?(\d+\.\d+\.\d+\.\d+)"),
+    "peer": re.compile(r"(?:Worker IP address|\bip|address|\bIP)\s?[:=]? ?:? ?(\d+\.\d+\.\d+\.\d+)"),
     "pid": re.compile(r"(?:Worker PID|\bpid)\s?[:=] ?(\d+)"),
     "exit_type": re.compile(r"(?:Worker exit type: |exit_type = )(\w+)"),
     "exit_detail": re.compile(r"(?:Worker exit detail: |exit_detail = )(.*)"),

@@ -23,7 +23,7 @@ from correlator.topology.model import Rank, short_name
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
 PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")
-_STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
+STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def did_not_stop_on_sigterm(facts: Facts) -> Iterator[Finding]:
         silent=True,
         why="it ignored SIGTERM until the launcher killed it, and printed no error while its peers did",
         signature="rank-hang",
-        control=_STACK_CONTROL,
+        control=STACK_CONTROL,
     )
 
 
@@ -109,10 +109,10 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
             return
         quiet, strength = narrowed, 0.55
     rank = quiet[0]
-    doing = _doing(facts, ranks[rank])
-    activity = doing[0] if doing else None
+    busy = doing(facts, ranks[rank])
+    activity = busy[0] if busy else None
     kind = wave_kind(facts)
-    rows = [*([doing[1]] if doing else []), *own_complaints(facts, rank)[:2], *list(talkers.values())[:3]]
+    rows = [*([busy[1]] if busy else []), *own_complaints(facts, rank)[:2], *list(talkers.values())[:3]]
     what = (
         f"Rank {rank} was still {activity.name} while the others waited"
         if activity
@@ -131,7 +131,7 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
         class_=activity.class_ if activity else "unknown",
         subclass=activity.subclass if activity else None,
         signature=activity.signature if activity else "rank-hang",
-        control=_STACK_CONTROL,
+        control=STACK_CONTROL,
     )
 
 
@@ -150,7 +150,7 @@ def _waited_for(facts: Facts, quiet: Sequence[int]) -> list[int]:
     return sorted(r for r, n in waited.items() if n == best)
 
 
-def _doing(facts: Facts, rank: Rank) -> tuple[Activity, Row] | None:
+def doing(facts: Facts, rank: Rank) -> tuple[Activity, Row] | None:
     """What the rank was busy with by its last line, by a save it had begun, or by an unfinished bar on its node."""
     last = _last_line(facts, rank)
     rows = [last] if last is not None else []
@@ -295,7 +295,7 @@ def behind_in_steps(facts: Facts) -> Iterator[Finding]:
         what=f"Rank {fold_ranges(sorted(behind))} stopped before step {furthest} that all others entered",
         why="its last sign of life is a step behind that of every other process",
         signature="rank-hang",
-        control=_STACK_CONTROL,
+        control=STACK_CONTROL,
     )
 
 

@@ -13,6 +13,7 @@ from correlator.diagnosis import FailureClass, Scope
 from correlator.hostlist import expand_ranges
 from correlator.records import Row
 from correlator.timestamps import SECOND
+from correlator.topology.model import short_name
 
 #: Incidents of one cause on different ranks that start this close together are one occurrence.
 _TOGETHER = 30 * SECOND
@@ -93,6 +94,8 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     remote = {r for i in incidents for row in i.rows for r in expand_ranges(row.attr("remote_ranks"))}
     ranks = sorted(remote) if remote else ranks
     own_nodes = set() if remote else {n for i in incidents for n in i.nodes}
+    if about_node and not own_nodes:  # who prints it is elsewhere; the line names the node
+        own_nodes = {short_name(row.peer) for i in incidents for row in i.rows if row.peer}
     nodes = sorted(own_nodes | set(facts.topology.nodes_of(ranks)))
     at_start = all(facts.before_training(i.rows[0]) for i in incidents)
     everywhere = ranks == facts.expected_ranks() if remote else is_everywhere(facts, ranks, at_start)

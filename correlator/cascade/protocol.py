@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
@@ -27,7 +27,6 @@ _NAMES_MISSING = (
     "jax.barrier_timeout",
     "vllm.worker_died",
 )
-_WATCHDOG = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout")
 
 
 def mismatched_collective(facts: Facts) -> Iterator[Finding]:
@@ -193,61 +192,6 @@ def named_by_all(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _is_one_group(rows: Iterable[Row]) -> bool:
-    """Whether rows under one group name can be of one group: torch 2.3 and older number groups in each process anew."""
-    numbers = [row.group_rank for row in rows if row.group_rank is not None]
-    return len(numbers) == len(set(numbers))
-
-
-def missing_from_watchdog(facts: Facts) -> Iterator[Finding]:
-    """Members of a group that did not time out at the number the others wait at, or never enqueued it."""
-    statuses: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
-    for row in facts.judged("c10d.watchdog_status"):
-        if row.rank is not None and row.last_enqueued is not None:
-            statuses[row.attempt, row.process_group or ""].setdefault(row.rank, row)
-    behind: dict[int, Row] = {}
-    for rows in statuses.values():
-        if not _is_one_group(rows.values()):
-            continue
-        target = max((r.seq or -1 for r in rows.values()), default=-1)
-        late = {k: r for k, r in rows.items() if r.last_enqueued is not None and r.last_enqueued < target}
-        if late and 2 * len(late) < len(rows) + 1:
-            behind.update(late)
-    if behind:
-        yield finding_for(
-            facts,
-            "lowest sequence number",
-            behind,
-            list(behind.values()),
-            trust="protocol",
-            strength=0.75,
-            what=f"Rank {fold_ranges(sorted(behind))} never issued the collective that the others wait in",
-            why="its last enqueued number is below the one its group waits at",
-            signature="collective-desync",
-            class_="application",
-            subclass="desync",
-            control="A stack dump of that rank, or the flight recorder dump of all ranks, shows what it ran instead.",
-        )
-    waiters = {r.rank: r for r in facts.judged(*_WATCHDOG) if r.rank is not None}
-    expected = {r for r in facts.expected_ranks() if facts.topology.ranks[r].collected}
-    absent = sorted(expected - set(waiters) - set(behind) - _spoke_otherwise(facts))
-    worldwide = len(waiters) >= 2 and 2 * len(waiters) >= len(expected) and facts.topology.grid is None
-    if worldwide and absent and len(absent) <= max(1, len(expected) // 4):
-        yield finding_for(
-            facts,
-            "missing from the time-outs",
-            absent,
-            [*[r for r in facts.judged("log.error") if r.rank in absent][-2:], *list(waiters.values())[:3]],
-            trust="silence",
-            strength=0.7 if len(absent) == 1 else 0.5,
-            what=f"Rank {fold_ranges(absent)} is missing from the collective that all others wait in",
-            why="all other collected ranks timed out in the same wait and only this one did not",
-            silent=True,
-            signature="rank-hang",
-            control="A stack dump of that rank while it hangs shows where it stands.",
-        )
-
-
 def sizes_disagree(facts: Facts) -> Iterator[Finding]:
     """A receiver got more or less than it expected: two ranks called one collective with different sizes.
 
@@ -270,43 +214,6 @@ def sizes_disagree(facts: Facts) -> Iterator[Finding]:
             signature="collective-mismatch",
             control="Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the ranks and their shapes.",
         )
-
-
-def divergent_collectives(facts: Facts) -> Iterator[Finding]:
-    """Ranks of one group wait in different collectives at the same time: their programs went apart."""
-    waiting: dict[tuple[int | None, str], dict[int, Row]] = defaultdict(dict)
-    for row in facts.judged(*_WATCHDOG):
-        if row.rank is not None and row.seq is not None:
-            group = row.process_group or ("" if row.group_rank == row.rank else f"of rank {row.rank}")
-            waiting[row.attempt, group].setdefault(row.rank, row)
-    for rows in waiting.values():
-        calls: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-        for row in rows.values():
-            calls[row.seq, row.op, row.numel_in, row.numel_out].append(row)
-        if len(rows) < 3 or len(calls) < 2 or not _is_one_group(rows.values()):
-            continue
-        split = sorted(calls.values(), key=lambda c: (len(c), c[0].file, c[0].byte_offset))
-        yield finding_for(
-            facts,
-            "waits in different collectives",
-            [],
-            [c[0] for c in split],
-            trust="protocol",
-            strength=0.55,
-            what="Ranks of one process group wait in different collectives",
-            why="the time-outs name different sequence numbers, operations or sizes in the same group",
-            scope="none",
-            class_="application",
-            subclass="desync",
-            signature="collective-desync",
-            control="Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it compares the calls of all ranks before each one.",
-        )
-
-
-def _spoke_otherwise(facts: Facts) -> set[int]:
-    """Ranks with an error of a peer in their own words, which are waiters of another kind."""
-    own = (i for i in facts.incidents if not i.event.startswith(("torchrun.", "slurm.")))
-    return {i.ranks[0] for i in own if i.role == "collateral" and len(i.ranks) == 1}
 
 
 def wait_for(facts: Facts) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from correlator.cascade import absence, exits, flight, local, outside, protocol, start, transport
+from correlator.cascade import absence, exits, flight, local, outside, protocol, start, transport, watchdog
 from correlator.cascade.model import Facts, Finding
 
 Rule = Callable[[Facts], Iterator[Finding]]
@@ -21,9 +21,10 @@ RULES: tuple[Rule, ...] = (
     protocol.mismatched_collective,
     protocol.named_by_all,
     protocol.named_as_missing,
-    protocol.missing_from_watchdog,
+    watchdog.behind_the_others,
+    watchdog.missing_from_the_timeouts,
     protocol.sizes_disagree,
-    protocol.divergent_collectives,
+    watchdog.divergent_collectives,
     protocol.wait_for,
     exits.sudden_exit,
     absence.did_not_stop_on_sigterm,
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     transport.store_host_gone,
     transport.no_route_at_start,
     transport.accused_host,
+    transport.both_ends_of_a_path,
     transport.late_comer,
     absence.output_ended_early,
     absence.behind_in_steps,

@@ -79,6 +79,8 @@ def _store_host_not_collected(facts: Facts, host: str, complaints: Sequence[Row]
     return finding
 
 
+#: The signature of a send that was repeated without an answer.
+_UNANSWERED = "nccl-ib-retry-exceeded"
 _NO_ROUTE = re.compile(r"No route to host|Network is unreachable|EHOSTUNREACH|ENETUNREACH")
 _CONNECTING = ("nccl.socket_error", "gloo.connect_failed", "c10d.connect_failed", "python.exception")
 
@@ -170,6 +172,8 @@ def late_comer(facts: Facts) -> Iterator[Finding]:
     nodes = [n for n in top.nodes_of(late) if set(top.ranks_on(n)) <= set(late)]
     if len(waited) < 2 or not late or len(waited) < len(late):
         return
+    if not all(rank.collected for rank in top.ranks.values()):
+        return  # the one that all others waited for may have left no log
     if len(late) > 1 and len(nodes) == 1:
         late = top.ranks_on(nodes[0])
     elif len(late) != 1:
@@ -189,6 +193,40 @@ def late_comer(facts: Facts) -> Iterator[Finding]:
         signature="straggler",
         control="Step times of that rank or node before the stall show whether it was slow or stopped.",
     )
+
+
+def both_ends_of_a_path(facts: Facts) -> Iterator[Finding]:
+    """Both ends of a connection report that the other stopped answering, so both lived: the path between them is cut.
+
+    Of several such pairs with one node in common it is that node's link.
+    """
+    ends: dict[frozenset[str], dict[str, Row]] = defaultdict(dict)
+    for row in facts.judged("nccl.ib_error"):
+        host = facts.topology.node_named(row.peer)
+        if row.node and host and host != row.node and row.signature == _UNANSWERED:
+            ends[frozenset((row.node, host))].setdefault(row.node, row)
+    pairs = {pair: rows for pair, rows in ends.items() if len(rows) == len(pair)}
+    shared = sorted(frozenset.intersection(*pairs)) if pairs else []
+    if not shared:
+        return
+    one = len(shared) == 1
+    finding = finding_for(
+        facts,
+        "both ends of a path",
+        [],
+        [row for rows in pairs.values() for row in rows.values()],
+        trust="accusation",
+        strength=0.55,
+        scope="node" if one else "none",
+        class_="infrastructure",
+        subclass="fabric",
+        what=f"The network {'of' if one else 'between'} {' and '.join(shared)} stopped carrying data",
+        why="both ends of a connection sent without an answer, so the processes lived and the path did not",
+        signature="link-down",
+        control="ib_write_bw between the two hosts; port counters and link events at that time name the link.",
+    )
+    finding.incident.nodes = tuple(shared)
+    yield finding
 
 
 def accused_host(facts: Facts) -> Iterator[Finding]:

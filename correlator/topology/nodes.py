@@ -19,6 +19,8 @@ _NOT_A_NODE = re.compile(
     r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.[eo]\d+|"
     r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*)$"
 )
+#: The replica types of training operators in Kubernetes, as they stand in the names of pods.
+_REPLICA = re.compile(r"(?<![a-z0-9])(?:master|worker|launcher|chief|head)(?![a-z])")
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}$")
 _LOOKS_LIKE_A_NODE = re.compile(r"^[a-z][a-z0-9]*(?:[-_.]?[a-z0-9]+)*$", re.IGNORECASE)
 
@@ -188,6 +190,7 @@ def _host_shape(token: str) -> str | None:
     lower = token.lower()
     if not _LOOKS_LIKE_A_NODE.match(token) or _NOT_A_NODE.match(lower) or not re.search(r"[a-z]", lower):
         return None
+    lower = _REPLICA.sub("worker", lower)
     if re.search(r"\d", lower):
         return re.sub(r"\d+", "0", re.sub(r"[a-z](?=\d)", "a", lower))
     return re.sub(r"[a-z]$", "a", lower) if re.fullmatch(r"[a-z]{2,}[-_][a-z]", lower) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from math import gcd
 
 from correlator.hostlist import expand_hostlist, expand_ranges
 from correlator.ingest import FileSummary, Writer
@@ -195,6 +196,8 @@ def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]
             top.contradictions.append(f"{node}: first global rank {base}, but also {others[0][0]} is stated")
     if locals_seen:
         top.nproc_per_node = max(locals_seen) + 1
+        if any(base % top.nproc_per_node for base in top.base_of_node.values()):  # not all local ranks spoke
+            top.nproc_per_node = max(top.nproc_per_node, gcd(*top.base_of_node.values()))
     stated = [n for r in rows for a in ("nproc_per_node", "num_local_procs") for n in _plain(r.attr(a))]
     if stated:
         top.nproc_per_node = max(stated[0], top.nproc_per_node or 0)

@@ -147,18 +147,23 @@ def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
 
 
 def _equal_blocks(top: Topology) -> None:
-    """Bases of nodes whose lowest known ranks cut the world into equal blocks: the launcher's block distribution."""
-    lowest: dict[str, int] = {}
+    """Bases of nodes whose known ranks lie in equal blocks of the world, one each: a launcher's block distribution.
+
+    A lone node must have rank 0: others may be there that nothing names.
+    """
+    blocks: dict[str, set[int]] = defaultdict(set)
+    size, rest = divmod(top.world_size or 0, len(top.nodes) or 1)
+    if top.nproc_per_node or not size or rest:
+        return
     for known in top.ranks.values():
         if known.node:
-            lowest[known.node] = min(known.rank, lowest.get(known.node, known.rank))
-    if top.nproc_per_node or not top.world_size or set(lowest) != set(top.nodes):
+            blocks[known.node].add(known.rank // size)
+    if len(blocks) == 1 and not top.ranks[0].node:
         return
-    size, rest = divmod(top.world_size, len(lowest) or 1)
-    if not rest and sorted(lowest.values()) == list(range(0, top.world_size, size)):
+    if set(blocks) == set(top.nodes) and sorted(map(sorted, blocks.values())) == [[n] for n in range(len(blocks))]:
         top.nproc_per_node = size
-        for node, base in lowest.items():
-            top.base_of_node.setdefault(node, base)
+        for node, (block,) in blocks.items():
+            top.base_of_node.setdefault(node, block * size)
 
 
 def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
@@ -166,13 +171,7 @@ def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -
     for number in range(top.world_size or 0):
         top.ranks.setdefault(number, Rank(number))
     _equal_blocks(top)
-    node_by_base = {base: node for node, base in top.base_of_node.items()}
-    for known in top.ranks.values():
-        if known.node is None and top.nproc_per_node:
-            base = known.rank - known.rank % top.nproc_per_node
-            known.node = node_by_base.get(base)
-        if known.node and known.local_rank is None and known.node in top.base_of_node:
-            known.local_rank = known.rank - top.base_of_node[known.node]
+    _place_by_bases(top)
     for writer in writers:
         if writer.rank is None:
             continue
@@ -194,6 +193,9 @@ def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -
             known = top.ranks.setdefault(row.rank, Rank(row.rank))
             known.node = known.node or row.node
             known.heard = known.heard or row.rank_basis == "envelope"
+    if not top.base_of_node:
+        _equal_blocks(top)
+        _place_by_bases(top)
     if len(top.nodes) == 1 and not _has_other_nodes(top, rows):
         for known in top.ranks.values():
             known.node = known.node or top.nodes[0]
@@ -201,6 +203,17 @@ def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -
     for known in top.ranks.values():
         known.collected = known.collected or (known.node in top.collected_nodes)
     _gpus_by_bus_order(top, rows)
+
+
+def _place_by_bases(top: Topology) -> None:
+    """Node and local rank of ranks that state none, from the bases of the nodes."""
+    node_by_base = {base: node for node, base in top.base_of_node.items()}
+    for known in top.ranks.values():
+        if known.node is None and top.nproc_per_node:
+            base = known.rank - known.rank % top.nproc_per_node
+            known.node = node_by_base.get(base)
+        if known.node and known.local_rank is None and known.node in top.base_of_node:
+            known.local_rank = known.rank - top.base_of_node[known.node]
 
 
 def _has_other_nodes(top: Topology, rows: Sequence[Row]) -> bool:
