@@ -56,7 +56,7 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
             and when[0] > stall[1] + 2 * SECOND
         ):
             score -= _TOO_LATE
-        if facts.attempt_of(finding.incident) not in (None, facts.attempt):
+        if not facts.may_be_judged(finding.incident):
             score -= _OTHER_ATTEMPT
         agreeing = sum(
             1
@@ -75,7 +75,8 @@ def rank_findings(facts: Facts, findings: Sequence[Finding]) -> list[Ranked]:
             r.finding.incident.id,
         )
     )
-    return _earlier_first(ranked)
+    judged = [r for r in ranked if facts.may_be_judged(r.finding.incident)]
+    return [*_earlier_first(judged), *(r for r in ranked if r not in judged)]
 
 
 def _earlier_first(ranked: list[Ranked]) -> list[Ranked]:

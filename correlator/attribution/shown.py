@@ -50,8 +50,8 @@ _SPEAK_ABOUT_RANKS = frozenset(
 
 
 def has_own_error(facts: Facts, ranks: tuple[int, ...]) -> bool:
-    """Whether a traceback, a crash or another error of their own is among the lines of these ranks."""
-    own = (i for i in facts.incidents if i.event.partition(".")[0] not in _SPEAK_ABOUT_RANKS)
+    """Whether a traceback, a crash or another error of their own is among the judged attempt's lines of these ranks."""
+    own = (i for i in facts.incidents if facts.may_be_judged(i) and i.event.partition(".")[0] not in _SPEAK_ABOUT_RANKS)
     return any(i.role == "initiator" and set(i.ranks) & set(ranks) for i in own)
 
 

@@ -221,6 +221,9 @@ def silent_node(facts: Facts) -> Iterator[Finding]:
         return
     host = silent[0]
     rows = [row for rank, row in sorted(talkers.items()) if top.node_of_rank(rank) != host]
+    named = {node for row in facts.rows if facts.is_judged(row) and (node := top.node_named(row.peer))}
+    if named and host not in named:
+        return  # the others name each other as the peers they lost
     yield finding_for(
         facts,
         "silent node",

@@ -103,7 +103,7 @@ def spoken(facts: Facts) -> dict[int, Row]:
     """
     found: dict[int, Row] = {}
     for incident in facts.incidents:
-        if facts.attempt_of(incident) not in (None, facts.attempt):
+        if not facts.may_be_judged(incident):
             continue
         if incident.role in ("initiator", "collateral") and not incident.event.startswith(("torchrun.", "slurm.")):
             for rank in incident.ranks:

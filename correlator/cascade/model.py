@@ -105,6 +105,10 @@ class Facts:
         """Whether a row belongs to the judged attempt, or may belong to it."""
         return row.attempt is None or row.attempt == self.attempt
 
+    def may_be_judged(self, incident: Incident) -> bool:
+        """Whether an incident belongs to the judged attempt, or may belong to it."""
+        return self.attempt_of(incident) in (None, self.attempt)
+
     @cached_property
     def attempt(self) -> int:
         """The attempt whose fault ended the job: the last one that trained, since all before it were recovered from.

@@ -1,0 +1,175 @@
+"""What watchdogs, transports and launchers say together: who is behind, who is odd, which attempt is judged."""
+
+import pytest
+from joblogs import (
+    diagnose,
+    findings,
+    gloo_timeout,
+    iterations,
+    nccl_init,
+    phase,
+    raises,
+    report,
+    restarts,
+    stops,
+    watchdog,
+    watchdog_status,
+    worker_failed,
+)
+
+LOST_SHARD = "OSError: could not read shard 118 of the stream"
+
+
+def told(rank, at, *, enqueued, sender=3, group="0(default_pg)"):
+    """The dump signal with the counters of the default group, as a rank prints it that did not time out itself."""
+    (line,) = watchdog_status(rank, at, seq=1, enqueued=enqueued, completed=enqueued, group=group)
+    head = line.partition(" failure detected")[0]
+    return [
+        f"{head} Received a dump signal due to a collective timeout from  rank {sender} and we will try our best to dump the "
+        f"debug info. Last enqueued NCCL work: {enqueued}, last completed NCCL work: {enqueued}.This is most likely caused by "
+        "incorrect usages of collectives"
+    ]
+
+
+def waits(rank, at, seq=31, **words):
+    return [*watchdog(rank, at, seq=seq, **words), *watchdog_status(rank, at, seq=seq, enqueued=seq, completed=seq - 1)]
+
+
+# --- who is behind --------------------------------------------------------------------------------------------------
+
+
+def test_a_rank_that_was_only_told_of_the_time_out_and_enqueued_less_is_the_one_waited_for(tmp_path):
+    files = {f"rank_{r}.log": waits(r, 630) for r in (1, 2, 3)}
+    files["rank_0.log"] = [*iterations(30), *told(0, 630.4, enqueued=30)]
+    found = diagnose(tmp_path, files)
+    assert found.initiator.ranks == [0]
+    assert found.verdict.class_ == "unknown"
+
+
+def test_counters_of_another_group_do_not_say_that_a_told_rank_is_behind(tmp_path):
+    """The signal holds the counters of the default group; the others wait in a group of their own."""
+    files = {
+        f"rank_{r}.log": watchdog_status(r, 630, seq=31, enqueued=31, completed=30, group="7(TP)", group_rank=r - 1)
+        for r in (1, 2, 3)
+    }
+    files["rank_0.log"] = [*iterations(30), *told(0, 630.4, enqueued=3)]
+    assert "told but not waiting" not in findings(diagnose(tmp_path, files))
+
+
+def test_ranks_that_were_told_and_are_as_far_as_the_others_are_not_behind(tmp_path):
+    files = {f"rank_{r}.log": waits(r, 630) for r in (1, 2, 3)}
+    files["rank_0.log"] = [*iterations(30), *told(0, 630.4, enqueued=31)]
+    assert "told but not waiting" not in findings(diagnose(tmp_path, files))
+
+
+# --- who is odd -----------------------------------------------------------------------------------------------------
+
+
+def test_the_one_rank_that_stands_in_another_call_at_the_same_number_went_another_way(tmp_path):
+    files = {f"rank_{r}.log": watchdog(r, 630, seq=31) for r in (0, 1, 3)}
+    files["rank_2.log"] = watchdog(2, 630, seq=31, op="BROADCAST", numel=1)
+    found = diagnose(tmp_path, files)
+    assert found.initiator.ranks == [2]
+    assert found.verdict.class_ == "application"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"seq": 30, "op": "BROADCAST"},  # another number: either side may be the one that is wrong
+        {"seq": 31, "op": "ALLTOALL_BASE", "numel": 77},  # sizes that differ by design
+    ],
+)
+def test_nobody_is_named_where_the_calls_cannot_be_compared(tmp_path, odd):
+    op = "ALLREDUCE" if odd["seq"] == 30 else odd["op"]
+    files = {f"rank_{r}.log": watchdog(r, 630, seq=31, op=op) for r in (0, 1, 3)}
+    files["rank_2.log"] = watchdog(2, 630, **odd)
+    assert diagnose(tmp_path, files).initiator.ranks == []
+
+
+# --- who did not time out -------------------------------------------------------------------------------------------
+
+
+def test_half_of_the_ranks_may_be_the_silent_ones_where_their_own_logs_are_there(tmp_path):
+    files = {f"rank_{r}.log": [*phase(r), *(watchdog(r, 630) if r % 2 else [])] for r in range(4)}
+    found = diagnose(tmp_path, files)
+    assert found.initiator.ranks == [0, 2]
+    assert found.verdict.confidence < 0.5
+
+
+def test_ranks_that_the_launcher_stopped_before_they_could_speak_are_not_the_silent_ones(tmp_path):
+    lines = [*watchdog(0, 630), *watchdog(1, 630), *stops(631, 2, 3), *worker_failed(631, 0, 0, -6)]
+    lines += report("gpu-a017", 631, (0, 0, -6), (1, 1, -6), (2, 2, -15), (3, 3, -15))
+    found = diagnose(tmp_path, {"gpu-a017.log": lines, "rank_2.log": phase(2), "rank_3.log": phase(3)})
+    assert not {2, 3} & set(found.initiator.ranks)
+
+
+# --- attempts -------------------------------------------------------------------------------------------------------
+
+
+def restarted(*second, ranks=(0, 1, 2, 3)):
+    """Rank 1 fails in the first attempt; ``second``: what the ranks say in the second, which trains on."""
+    lines = [
+        *iterations(30), *raises(LOST_SHARD, rank=1), *stops(31, 0, 2, 3), *worker_failed(31, 1, 1, 1), *restarts(31),
+        *iterations(90, first=21, at=60), *(line for words in second for line in words),
+    ]  # fmt: skip
+    return {"gpu-a017.log": lines}
+
+
+def test_a_rank_that_failed_in_an_earlier_attempt_can_be_the_silent_one_of_the_last(tmp_path):
+    found = diagnose(tmp_path, restarted(*(gloo_timeout(r) for r in (0, 2, 3))))
+    assert found.initiator.ranks == [1]
+    assert found.initiator.silent
+    assert found.verdict.signature == "rank-hang"
+
+
+def test_exits_of_an_earlier_attempt_say_nothing_of_the_last(tmp_path):
+    found = diagnose(tmp_path, restarted(watchdog(0, 760), watchdog(1, 760), watchdog(2, 760)))
+    assert {rank: [e.code for e in ends] for rank, ends in found.facts.exits.items()} == {}
+    assert [e.code for e in found.facts.all_exits[1]] == [1]
+
+
+def test_the_error_of_an_earlier_attempt_is_listed_and_not_the_answer(tmp_path):
+    found = diagnose(tmp_path, restarted(raises("KeyError: 'labels'", rank=2), worker_failed(151, 2, 2, 1)))
+    assert found.initiator.ranks == [2]
+    assert any("shard 118" in str(entry.evidence) for entry in found.document.cascade)
+
+
+# --- both ends of a path --------------------------------------------------------------------------------------------
+
+
+def unanswered(host, rank, gpu, peer):
+    return [
+        f"{host}:{4800 + 7 * rank}:{4900 + rank} [{gpu}] transport/net_ib.cc:2301 NCCL WARN NET/IB: Got completion from peer "
+        f"{peer}<41234> with status=12 opcode=0 len=0 vendor err 129 (Send) localGid fe80::1 remoteGids fe80::2 hca mlx5_1"
+    ]
+
+
+def pair(*complaints):
+    files = {}
+    for number, host in enumerate(("gpu-a017", "gpu-a018", "gpu-b021")):
+        lines = [
+            line
+            for r in (2 * number, 2 * number + 1)
+            for line in nccl_init(host, r, world=6, bus=f"{r + 1}b000", gpu=r % 2)
+        ]
+        files[f"{host}.log"] = [
+            *lines,
+            *(x for own, peer in complaints if own == host for x in unanswered(host, 2 * number, 0, peer)),
+        ]
+    return files
+
+
+def test_where_both_ends_complain_the_path_between_them_is_cut(tmp_path):
+    found = diagnose(tmp_path, pair(("gpu-a017", "gpu-b021"), ("gpu-b021", "gpu-a017")))
+    assert found.initiator.nodes == ["gpu-a017", "gpu-b021"]
+    assert (found.verdict.class_, found.initiator.ranks) == ("infrastructure", [])
+
+
+def test_the_node_that_all_cut_paths_share_is_the_one(tmp_path):
+    cuts = [("gpu-a017", "gpu-b021"), ("gpu-b021", "gpu-a017"), ("gpu-a018", "gpu-b021"), ("gpu-b021", "gpu-a018")]
+    assert diagnose(tmp_path, pair(*cuts)).initiator.nodes == ["gpu-b021"]
+
+
+def test_one_end_alone_may_have_lost_a_process_that_died(tmp_path):
+    assert "both ends of a path" not in findings(diagnose(tmp_path, pair(("gpu-a017", "gpu-b021"))))
