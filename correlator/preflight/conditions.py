@@ -52,7 +52,7 @@ def largest_divisor(number: int, at_most: int) -> int:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "divisors": divisors, "multiples_near": multiples_near, "largest_divisor": largest_divisor,
-    "max": max, "min": min, "ceil": math.ceil, "len": len, "str": str,
+    "max": max, "min": min, "item": operator.getitem, "ceil": math.ceil, "len": len, "str": str,
     "starts": lambda text, start: str(text).startswith(start),
     "lower": lambda text: str(text).lower(),
 }  # fmt: skip
@@ -88,7 +88,7 @@ def evaluate(text: str, lookup: Lookup) -> Any:
     """
     try:
         return _value(parse(text), lookup)
-    except (TypeError, ZeroDivisionError, OverflowError, StopIteration) as fault:
+    except (TypeError, ZeroDivisionError, OverflowError, StopIteration, IndexError) as fault:
         # Text where a number should be, a size of zero: other rules speak about those.
         raise NotStated(str(fault)) from None
 
@@ -107,9 +107,9 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             inner = _value(node.operand, lookup)
             return inner if isinstance(inner, Unknown) else not inner
         case ast.UnaryOp(op=ast.USub()):
-            return _apply(operator.neg, _value(node.operand, lookup))
+            return _apply(_numbers_only(operator.neg), _value(node.operand, lookup))
         case ast.BinOp() if type(node.op) in _BINARY:
-            return _apply(_BINARY[type(node.op)], _value(node.left, lookup), _value(node.right, lookup))
+            return _apply(_numbers_only(_BINARY[type(node.op)]), _value(node.left, lookup), _value(node.right, lookup))
         case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
             return _chain(node, lookup)
         case ast.IfExp():
@@ -127,18 +127,34 @@ def _apply(function: Callable[..., Any], *values: Any) -> Any:
     return Unknown("; ".join(dict.fromkeys(unknown))) if unknown else function(*values)
 
 
+def _numbers_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, for which text is no value: ``"auto"`` twice is nothing."""
+
+    def checked(*values: Any) -> Any:
+        if not all(isinstance(value, (int, float)) for value in values):
+            raise NotStated
+        return function(*values)
+
+    return checked
+
+
 def _chain(node: ast.Compare, lookup: Lookup) -> Any:
     left: Any = _value(node.left, lookup)
+    before = node.left
     for op, item in zip(node.ops, node.comparators, strict=True):
         right: Any = _value(item, lookup)
-        if isinstance(op, _EQUALITY) and (left is None or right is None):
+        literal = isinstance(before, ast.Constant) or isinstance(item, ast.Constant)
+        if isinstance(op, _EQUALITY) and literal and (left is None or right is None):
+            # `x == None` asks whether x is stated; what is not stated is no `'c10d'` either.
             holds: Any = next((v for v in (left, right) if isinstance(v, Unknown)), None)
             holds = holds or _COMPARE[type(op)](left, right)
+        elif isinstance(op, _EQUALITY) and not literal and isinstance(left, str) is not isinstance(right, str):
+            raise NotStated  # a number and a word such as "auto", which stands for another number
         else:
             holds = _apply(_COMPARE[type(op)], left, right)
         if isinstance(holds, Unknown) or not holds:
             return holds
-        left = right
+        left, before = right, item
     return True
 
 

@@ -97,7 +97,7 @@ def _yaml(text: str, name: str) -> list[dict[str, Setting]]:
             _collect(root, "", found, rows, name, 0)
             documents.append(found)
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
-        why = str(getattr(fault, "problem", None) or "nested too deep")
+        why = str(getattr(fault, "problem", None) or fault or "nested too deep").partition("\n")[0]
         mark = getattr(fault, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise UsageError(f"{name} is no YAML: {why}{where}") from None
@@ -109,8 +109,10 @@ def _collect(
 ) -> None:
     import yaml
 
-    if node is None or depth > _DEEPEST or len(found) > _MOST_VALUES:
+    if node is None:
         return
+    if depth > _DEEPEST or len(found) > _MOST_VALUES:  # aliases can multiply a short text without end
+        raise ValueError("nested too deep, or more values than a configuration has")
     if isinstance(node, yaml.MappingNode):
         for field, value in node.value:
             part = str(field.value) if isinstance(field, yaml.ScalarNode) else "?"

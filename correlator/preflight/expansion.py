@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Held = Word | tuple[Word, ...]
 
 #: Characters of one expanded word; a script that doubles a variable again and again is stopped here.
-_LONGEST_WORD = 1 << 16
+_LONGEST_WORD, _MOST_PIECES = 1 << 16, 256
 _MOST_WORDS = 4096
 _ESCAPE = re.compile(r"\\(\n|.)", re.S)
 _SPECIAL = {
@@ -87,7 +87,7 @@ class Scope:
         elif value.type == "array":
             held = tuple(word for child in value.named_children for word in expand(child, self))[:_MOST_WORDS]
         else:
-            held = join(_pieces(value, self, quoted=True))
+            held = _bounded(join(_pieces(value, self, quoted=True)))
         self.variables[name] = _appended(self.variables.get(name), held) if more else held
         if exported:
             self.exported.add(name)
@@ -111,9 +111,22 @@ def merge(scope: Scope, ends: Sequence[Scope], line: int) -> None:
             if held[0] is not None:
                 scope.variables[name] = held[0]
             continue
-        why = Unknown(f"${name} depends on the branch of line {line}")
+        why = Unknown(f"${name} depends on the branch of line {line}", _options_in(held))
         scope.variables[name] = Word((why,), many=any(isinstance(one, tuple) for one in held))
     scope.exported |= {name for end in ends for name in end.exported}
+
+
+def _options_in(alternatives: Sequence[Held | None]) -> tuple[str, ...] | None:
+    """The options that stand in any of the values a variable may have; None where one of them is not known."""
+    found: dict[str, None] = {}
+    for held in alternatives:
+        for word in held if isinstance(held, tuple) else (held,) if held is not None else ():
+            if word.many and word.unknown:
+                return None
+            for part in (word.text or word.start).split():
+                if part.startswith("--"):
+                    found[part.partition("=")[0]] = None
+    return tuple(found) if all(held is not None for held in alternatives) else None
 
 
 def _text(node: Node) -> str:
@@ -122,7 +135,8 @@ def _text(node: Node) -> str:
 
 def _bounded(word: Word) -> Word:
     size = sum(len(piece) for piece in word.pieces if isinstance(piece, str))
-    return Word((Unknown("a word too long to be followed"),)) if size > _LONGEST_WORD else word
+    too_long = size > _LONGEST_WORD or len(word.pieces) > _MOST_PIECES
+    return Word((Unknown("a word too long to be followed"),)) if too_long else word
 
 
 def expand(node: Node, scope: Scope) -> list[Word]:
@@ -241,7 +255,7 @@ def _held(node: Node, scope: Scope) -> tuple[Held, bool]:
         number = read_number(index or "")
         if isinstance(held, tuple) and number is not None and number < len(held):
             held = held[number]
-        else:
+        elif isinstance(held, tuple) or not held.unknown:
             held = Word((Unknown(f"{_short(_text(node))} is not followed"),))
     rest = [child for child in inner if child is not target]
     if not rest:
@@ -278,10 +292,8 @@ def _arithmetic(node: Node, scope: Scope) -> str | Unknown:
 
 def _number(node: Node, scope: Scope) -> int | Unknown:
     kind = node.type
-    if kind in ("number", "word"):
-        number = read_number(_text(node))
-        if number is not None:
-            return number
+    if (literal := read_number(_text(node))) is not None:
+        return literal
     if kind in ("variable_name", "simple_expansion", "expansion", "word"):
         held = scope.get(_text(node)) if kind in ("variable_name", "word") else _held(node, scope)[0]
         word = held[0] if isinstance(held, tuple) and held else held

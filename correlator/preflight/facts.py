@@ -253,7 +253,9 @@ def _gpus(launch: Launch, facts: Facts) -> None:
                 continue
             facts.put("gpus_per_node", gpu_count(said))
     visible = facts.get("env.CUDA_VISIBLE_DEVICES")
-    if isinstance(visible, (str, int)) and not isinstance(visible, bool):
+    if isinstance(visible, Unknown):
+        facts.put("visible_gpus", visible)
+    elif isinstance(visible, (str, int)) and not isinstance(visible, bool):
         facts.put("visible_gpus", len([one for one in str(visible).split(",") if one.strip()]))
 
 

@@ -11,7 +11,7 @@ from correlator.errors import UsageError
 from correlator.preflight import kubernetes
 from correlator.preflight.configs import read_bytes, read_config
 from correlator.preflight.expansion import words_of
-from correlator.preflight.facts import Facts, of_launch
+from correlator.preflight.facts import Facts, of_launch, value_of
 from correlator.preflight.launch import DISTRIBUTED, Launch, Layer, take_apart
 from correlator.preflight.launch import take_options as take_layer
 from correlator.preflight.model import Place, Setting, Unknown, Value, Word
@@ -53,7 +53,7 @@ def gather(
         place = Place("command line", 0, " ".join(map(str, args)))
         command = Command(tuple(words_of(map(str, args))), inherited, place)
         launch = take_apart(command)
-        if launch is None:
+        if launch is None or not _is_launch(launch):
             raise UsageError(f"{args[0]} starts no training that preflight knows: srun, torchrun, deepspeed, python …")
         _of_launch(launch, Path(), None, found, 0)
     for config in configs:
@@ -108,8 +108,20 @@ def _of_script(
         ]
     else:
         known_ones = [one for one in known_ones if one.launcher in DISTRIBUTED or one.script or one.shell_text]
+    first = len(found.facts)
     for launch in known_ones:
         _of_launch(launch, path.parent, script, found, depth)
+    for facts in found.facts[first:]:
+        _limits(script, facts)
+
+
+def _limits(script: Script, facts: Facts) -> None:
+    """The limits that a script sets with ``ulimit``."""
+    for command in script.commands:
+        if command.words[0].text == "ulimit" and len(command.words) == 3:
+            flag = (command.words[1].text or "").lstrip("-SH")
+            if flag:
+                facts.put(f"ulimit.{flag}", value_of(command.words[2]), command.place)
 
 
 def _is_launch(launch: Launch) -> bool:

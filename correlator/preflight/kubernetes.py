@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from correlator.preflight.facts import Facts, product
+from correlator.preflight.facts import Facts, count, product, scalar
 from correlator.preflight.launch import Launch, take_apart
 from correlator.preflight.model import Place, Setting, Unknown, Value, Word
 from correlator.preflight.shell import Command
@@ -117,12 +117,13 @@ def add_facts(one: PodLaunch, facts: Facts) -> None:
     nproc = document.get("spec.nprocPerNode")
     if nproc is not None:
         facts.settings["kubernetes.nproc_per_node"] = nproc
-    # The training operator sets PET_NNODES and PET_NPROC_PER_NODE for torchrun.
-    torchrun = facts.get("launcher") == "torchrun"
-    if torchrun and "torchrun.nnodes" not in facts.settings and "torchrun.nnodes" not in facts.hidden:
-        facts.put("nodes", one.pods)
-        if "torchrun.nproc_per_node" not in facts.settings and nproc is not None:
-            facts.put("processes_per_node", nproc.value if isinstance(nproc.value, int) else Unknown("nprocPerNode"))
+    # The training operator sets PET_NNODES and PET_NPROC_PER_NODE, which torchrun reads.
+    if facts.get("launcher") == "torchrun" and document["kind"].value == "PyTorchJob":
+        if facts.get("torchrun.nnodes") is None:
+            facts.put("nodes", one.pods)
+        if facts.get("torchrun.nproc_per_node") is None:
+            stated = scalar(str(nproc.value)) if nproc is not None else "auto"
+            facts.put("processes_per_node", count(stated, "nprocPerNode"))
         facts.put("world_size", product(facts.get("nodes"), facts.get("processes_per_node")))
     facts.put("shm_mounted", any(_shm_mounts(one)))
     for volume in range(64):

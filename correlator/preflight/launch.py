@@ -22,7 +22,8 @@ _PYTHON = re.compile(r"python[0-9.]*")
 #: Modules that are a launcher when Python runs them.
 _MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
-    "deepspeed.launcher.runner": "deepspeed", "accelerate.commands.launch": "accelerate", "deepspeed": "deepspeed",
+    "deepspeed": "deepspeed", "deepspeed.launcher.runner": "deepspeed", "deepspeed.launcher.launch": "deepspeed",
+    "accelerate.commands.launch": "accelerate",
 }  # fmt: skip
 _SAME = {"mpiexec": "mpirun", "orterun": "mpirun", "prterun": "mpirun"}
 _SHELLS = ("bash", "sh", "zsh", "dash")
@@ -149,6 +150,7 @@ def take_apart(command: Command, outer: Sequence[Layer] = ()) -> Launch | None:
             break
         elif _PYTHON.fullmatch(name):
             layer, words = take_options(rest, "python")
+            layers.append(layer)
             module = layer.options.get("m")
             if module is not None and (launcher := _MODULES.get(module.text or "")):
                 words = [Word((launcher,)), *words]
@@ -212,10 +214,13 @@ def _take_environment(words: Sequence[Word], environment: dict[str, Word]) -> No
 
 
 def _take_forwarded(words: Sequence[Word], environment: dict[str, Word]) -> None:
-    """``-x NAME=value`` of Open MPI sets, ``-x NAME`` only forwards."""
+    """``-x NAME=value`` of Open MPI sets; ``-x NAME`` forwards what the shell has, which nobody states here."""
     for at, word in enumerate(words[:-1]):
         if word.text == "-x":
             _take_environment(words[at + 1 : at + 2], environment)
+            name = words[at + 1].text or ""
+            if name and "=" not in name and name not in environment:
+                environment[name] = Word((Unknown(f"{name} is forwarded from the shell that starts mpirun"),))
 
 
 def _of_shell(words: Sequence[Word]) -> tuple[Word | None, Word | None, list[Word]]:

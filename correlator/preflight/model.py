@@ -26,9 +26,14 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 @dataclass(frozen=True)
 class Unknown:
-    """A value that cannot be known before the launch, and why, as a clause: ``$X is not set in job.sh``."""
+    """A value that cannot be known before the launch, and why, as a clause: ``$X is not set in job.sh``.
+
+    ``options``: of words that may be one thing or another, the options (with their dashes) that stand in any of them;
+    None: they may be anything.
+    """
 
     why: str
+    options: tuple[str, ...] | None = None
 
 
 Scalar = bool | int | float | str

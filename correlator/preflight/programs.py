@@ -55,8 +55,9 @@ def read_arguments(words: Sequence[Word], place: Place | None, facts: Facts) -> 
         word = words[at]
         at += 1
         if word.many and not word.start.startswith("-"):
-            if word.unknown:
-                facts.hidden["program"] = Unknown(f"it may be among words that are not known: {word.unknown.why}")
+            for piece in word.pieces:
+                if isinstance(piece, Unknown):
+                    _hide(piece, place, options, facts)
             continue
         start = word.start
         split = word.partition("=")
@@ -72,6 +73,15 @@ def read_arguments(words: Sequence[Word], place: Place | None, facts: Facts) -> 
         elif split and not start.startswith("-"):
             options[split[0].lstrip("+~")] = Setting(_value([split[1]]), place)  # Hydra
     return options
+
+
+def _hide(unknown: Unknown, place: Place | None, options: dict[str, Setting], facts: Facts) -> None:
+    """Takes in words that are not known: the options that may be among them, or all that are not seen."""
+    if unknown.options is None:
+        facts.hidden["program"] = Unknown(f"it may be among words that are not known: {unknown.why}")
+        return
+    for option in unknown.options:
+        options.setdefault(option.lstrip("-").replace("-", "_"), Setting(unknown, place))
 
 
 def _value(words: Sequence[Word]) -> Value:

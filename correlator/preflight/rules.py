@@ -25,9 +25,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One way a launch fails.
 
     ``wrong``: the condition under which it does; ``let``: names for parts of it. ``why`` and ``fix`` are sentences with
-    ``{expression}`` for numbers. ``frameworks``: whose arguments it is about; empty: any launch. ``source``: the file
-    and function that says so, ``versions``: in which. ``logs``: asked by ``--lint-logs`` only. ``fires`` and ``quiet``:
-    settings under which it must and must not be said.
+    ``{expression}`` for numbers, ``paste`` lines as they are. ``frameworks``: whose arguments it is about; empty: any
+    launch. ``source``: the file and function that says so, ``versions``: in which. ``logs``: asked by ``--lint-logs``
+    only. ``fires`` and ``quiet``: settings under which it must and must not be said.
     """
 
     id: _Text
@@ -87,7 +87,7 @@ def check_rule(rule: Rule, facts: Facts) -> Finding | Unknown | bool | None:
         title=rule.title,
         why=filled(rule.why, lookup),
         fix=filled(rule.fix, lookup),
-        paste=[filled(line, lookup) for line in rule.paste],
+        paste=list(rule.paste),
         entry=rule.entry,
         places=list(_places(rule, facts)),
         source=f"{rule.source} ({rule.versions})" if rule.versions else rule.source,

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 #: Bytes of a script. A launch script has some kilobytes.
 LONGEST = 1 << 20
-#: Nested statements, and calls of functions within functions.
+#: Nested statements (a call of a function counts ten), and statements followed in all: functions may call themselves.
 _DEEPEST = 60
-_MOST_COMMANDS = 5000
+_MOST_STATEMENTS = 20_000
 
 _DIRECTIVE = re.compile(rb"^#(SBATCH|PBS|BSUB)[ \t]+(.*?)[ \t]*\r?$", re.M)
 _DECLARE = ("export", "local", "declare", "readonly", "typeset")
@@ -93,12 +93,18 @@ def read_script(data: bytes, name: str, given: Mapping[str, Word], arguments: Se
     return script
 
 
+def _assignments_behind(command: Node, assignment: Node) -> list[Node]:
+    found = [child for child in command.named_children if child.type == "variable_assignment"]
+    return [child for child in found if child.start_byte > assignment.start_byte]
+
+
 @dataclass
 class _Walker:
     script: Script
     data: bytes
     functions: dict[str, Node]
     lines: list[str] = field(init=False)
+    followed: int = 0
 
     def __post_init__(self) -> None:
         self.lines = self.data.decode(errors="replace").split("\n")
@@ -118,7 +124,8 @@ class _Walker:
 
     def walk(self, node: Node, scope: Scope, depth: int) -> None:
         """Follows one statement, in the order of execution."""
-        if depth > _DEEPEST or len(self.script.commands) > _MOST_COMMANDS:
+        self.followed += 1
+        if depth > _DEEPEST or self.followed > _MOST_STATEMENTS:
             return
         kind = node.type
         if kind in _SEQUENCES or kind == "ERROR":
@@ -155,6 +162,11 @@ class _Walker:
             self.choice(node, scope, depth)
         elif kind in ("for_statement", "while_statement", "c_style_for_statement"):
             self.loop(node, scope, depth)
+
+    def ends_line(self, node: Node) -> bool:
+        """Whether an unescaped line break follows a node."""
+        rest = self.data[node.end_byte : self.data.find(b"\n", node.end_byte) + 1]
+        return rest.strip(b" \t") == b"\n"
 
     def mark_piped(self, first: int) -> None:
         commands = self.script.commands
@@ -242,7 +254,11 @@ class _Walker:
         own = scope.copy()
         for child in node.named_children:
             if child.type == "variable_assignment":
-                own.assign(child, exported=True)
+                # The grammar takes `A=1 B=2` and the command of the next line as one; the shell does not.
+                alone = self.ends_line(child) or any(self.ends_line(c) for c in _assignments_behind(node, child))
+                own.assign(child, exported=not alone)
+                if alone:
+                    scope.assign(child, exported=False)
             elif child.type == "command_name":
                 words += expand(child.named_children[0], scope) if child.named_children else []
             elif child.type not in ("file_redirect", "heredoc_redirect", "herestring_redirect", "comment"):
