@@ -56,7 +56,7 @@ _POD_DIR = re.compile(
 )
 _SUBMITIT = re.compile(r"(?:^|/)\d+(?:_\d+)?_(\d{1,5})_log\.(?:out|err)$")
 _STREAM = re.compile(r"(?:^|[._/-])(stdout|stderr|out|err)(?=[._/-]|$)(?!.*/)", re.I)
-_EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|gz|bz2|xz|zst|lz4|journal|stdout|stderr))+$", re.I)
+_EXTENSIONS = re.compile(r"(?:\.(?:log|txt|out|err|json|jsonl|xml|gz|bz2|xz|zst|lz4|journal|stdout|stderr))+$", re.I)
 _ROTATION = re.compile(r"(?<=\.(?:log|out|err|txt))\.\d{1,3}$")
 
 # What the file of an archive or a compressed log is called beside its own name: `run7.tar.gz!/rank0.log.gz`
@@ -64,6 +64,13 @@ _ARCHIVE = re.compile(r"(?:\.(?:tar|tgz|tbz2?|txz|tzst|zip|gz|bz2|xz|zst|lz4))*!
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4)$")
 # sosreport-<host>[-<label>][-<case number>]-<date>-<seven random letters>[-obfuscated]
 _SOSREPORT = re.compile(r"(?:^|/)sosreport-([\w.-]+?)(-\d{5,})?-\d{4}-\d{2}-\d{2}-[a-z]{7}(?:-obfuscated)?(?=[./]|$)")
+# What tools that are asked about a machine are called; `sel-<node>.txt`, `<node>-ibstat.txt`
+_TOOL = (
+    r"(?:nvidia-smi|dcgmi?(?:-diag)?|fieldiag|partnerdiag|rocm-smi|amd-smi|ipmi(?:tool)?|sel|redfish|bmc|fru|dmidecode|"
+    r"ibstat|mlxlink|fabric-?manager|dmesg|kern(?:el)?|journal|lspci)"
+)
+_TOOL_FIRST = re.compile(rf"^{_TOOL}[-_.](.+)$", re.I)
+_TOOL_LAST = re.compile(rf"^(.+?)[-_.]{_TOOL}(?:[-_.][a-z]+)*$", re.I)
 # nvidia-bug-report-<node>-<date>-<time>.log (log collectors), nvidia-bug-report_<node>.log (gpu-operator)
 _BUG_REPORT = re.compile(r"(?:^|/)nvidia-bug-report[-_]([a-z0-9][\w.-]*?)(?:-\d{8}-\d{6})?\.log$")
 
@@ -81,6 +88,12 @@ def path_claims(name: str) -> PathClaims:
     for part in [*parts[:-1], stem]:
         if "_" in part or "." in part:
             tokens |= dict.fromkeys(piece for piece in re.split(r"[._]", part) if piece)
+    if match := _TOOL_FIRST.match(stem):
+        words = match[1].split("-")
+        tokens |= dict.fromkeys("-".join(words[at:]) for at in range(len(words)))
+    elif match := _TOOL_LAST.match(stem):
+        words = match[1].split("-")
+        tokens |= dict.fromkeys("-".join(words[:at]) for at in range(1, len(words) + 1))
     rank = local_rank = task = attempt = pid = None
     node: str | None = None
     stream: Stream | None = None

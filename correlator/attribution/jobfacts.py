@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from correlator.attribution.sources import heard_ranks, missing_of, sources_of
-from correlator.cascade.model import Facts
+from correlator.cascade.model import OF_MACHINES, Facts
 from correlator.diagnosis import Clock, Initiator, Inputs, Job, SkippedFile, Topology
 from correlator.records import Row, moment
 
@@ -63,7 +63,7 @@ def spanning(job: Job, initiator: Initiator) -> Job:
 
 
 def _of_the_job(row: Row) -> bool:
-    return row.emitter not in ("kernel", "fabric_manager", "gpu") and row.timestamp_basis in ("printed", "transport")
+    return row.emitter not in OF_MACHINES and row.timestamp_basis in ("printed", "transport")
 
 
 def clocks_of(facts: Facts) -> list[Clock]:

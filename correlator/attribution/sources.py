@@ -12,7 +12,8 @@ from correlator.hostlist import fold_ranges
 
 #: Emitters and single events that are no part of the training processes themselves.
 _KINDS: dict[str, SourceKind] = {
-    "kernel": "kernel", "fabric_manager": "device", "gpu": "device", "nic": "device", "fr": "flight-recorder",
+    "kernel": "kernel", "fabric_manager": "device", "gpu": "device", "nic": "device",
+    "bmc": "device", "host": "device", "bug_report": "device", "fr": "flight-recorder",
     "pbs": "scheduler", "lsf": "scheduler", "gridengine": "scheduler", "k8s": "scheduler", "slurm": "scheduler",
     "torchrun": "launcher", "mpi": "launcher", "hydra": "launcher", "horovod": "launcher", "composer": "launcher",
     "pdsh": "launcher", "ssh": "launcher", "slurm.task_exit": "launcher", "slurm.step_aborted": "launcher",

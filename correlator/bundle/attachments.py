@@ -138,7 +138,7 @@ def _sections(sources: Sources, file: str, size: int) -> Iterator[tuple[str, int
     bounds = [0, *(m.end() for m in re.finditer(rb"^" + _SEPARATOR + rb"\s*\n", text, re.MULTILINE)), len(text)]
     for low, high in islice(pairwise(bounds), _MOST_SECTIONS):
         section = text[low:high]
-        words = section.strip().split(b"\n", 1)[0].decode("utf-8", "replace").strip(" *:")
+        words = section.strip().split(b"\n", 1)[0].decode("utf-8", "replace").strip(" *:_")
         if words and not _is_dump(section):
             yield words, low, high
 

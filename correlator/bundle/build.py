@@ -37,6 +37,8 @@ from correlator.errors import CorrelatorError, UsageError
 from correlator.event_export import to_csv, to_parquet
 from correlator.graph_svg import draw_svg
 from correlator.records import moment
+from correlator.report.sayings import job_line
+from correlator.timestamps import SECOND
 
 if TYPE_CHECKING:
     from correlator.pipeline import Diagnosis
@@ -70,7 +72,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was written. ``private_map`` None: nothing was masked."""
+    """A bundle that was written. ``decision`` is unmasked, for the user; ``private_map`` None: nothing was masked."""
 
     path: Path
     decision: Decision
@@ -99,8 +101,6 @@ def write_bundle(diagnosis: Diagnosis, target: Path, options: Options) -> Bundle
     tool = f"rank-correlator {version('rank-correlator')}"
     who = options.operator or Redactor(placeholders, placeholders.kinds).text(f"USER={_user()}").removeprefix("USER=")
     chain = custody.Chain(who, _host_alias(placeholders), tool)
-    for cut in content.cuts:
-        content.digests.setdefault(cut.excerpt.file, cut.excerpt.source_sha256)
     chain.add("read", content.digests, "original files that are quoted or attached, as found; opened for reading only")
     chain.add("cut", {c.excerpt.path: c.excerpt.sha256 for c in content.cuts}, "excerpts, masked as the case says")
     attached = {a.attachment.path: a.attachment.sha256 or "" for a in content.attached if a.attachment.path}
@@ -109,7 +109,10 @@ def write_bundle(diagnosis: Diagnosis, target: Path, options: Options) -> Bundle
 
     def tags(manifest: bytes) -> dict[str, bytes]:
         chain.add("packed", {MANIFEST: _digest(manifest)}, f"{len(content.payload)} files")
-        return {custody.FILE: chain.to_bytes()}
+        rows = chain.to_bytes()
+        # Who it was stands there as given; everything else is masked.
+        _check_masked({custody.FILE: rows.replace(who.encode(), b"")}, content.redactor)
+        return {custody.FILE: rows}
 
     info = {
         "External-Identifier": case.case_id,
@@ -122,7 +125,7 @@ def write_bundle(diagnosis: Diagnosis, target: Path, options: Options) -> Bundle
     write_bag(target, files, beside=(lambda: write_map(map_path, placeholders)) if masked else lambda: None)
     left_out = [f"{a.file}: {a.note}" for a in case.attachments if a.path is None]
     total = sum(map(len, files.values()))
-    return Bundle(target, case.decision, len(files), total, map_path if masked else None, left_out, content.problems)
+    return Bundle(target, content.decision, len(files), total, map_path if masked else None, left_out, content.problems)
 
 
 @dataclass
@@ -132,6 +135,8 @@ class _Content:
     attached: list[Attached]
     digests: dict[str, str]
     problems: list[str]
+    decision: Decision
+    redactor: Redactor
 
 
 def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders) -> tuple[Case, _Content]:
@@ -145,9 +150,9 @@ def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders
     vendor = vendor_of(about)
     fault = next((row.time for row in about if row.severity in ("error", "fatal") and row.time is not None), None)
     if subject.is_initiator and document.initiator.time is not None:
-        fault = int(document.initiator.time.timestamp() * 1_000_000_000)
+        fault = int(document.initiator.time.timestamp() * SECOND)
     candidates = find_attachments(facts, sources, subject, problems)
-    identity = identity_of(subject, about, on_node)
+    identity = identity_of(subject, vendor, about, on_node)
     tests = run_checklist(subject, vendor, about, on_node, candidates, fault)
     decision = decide(document, subject, vendor, about, tests, identity)
     if decision.status == "not-hardware":
@@ -208,9 +213,10 @@ def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders
     initiator = document.initiator
     head = Head(
         node=subject.node,
-        job_id=document.job.job_id,
+        job=job_line(document.job),
         time=moment(fault),
         time_uncertainty_s=initiator.time_uncertainty_s if subject.is_initiator else None,
+        clock=story.clock_words(document, subject),
         failure_class=document.verdict.class_,
         signature=document.verdict.signature,
         title=document.verdict.title,
@@ -250,7 +256,7 @@ def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders
     payload["statement.json"] = _statement(payload, case)
     _check_masked(payload, redactor)
     digests = {redactor.text(name): digest for name, digest in digests.items()}
-    return case, _Content(payload, cuts, attached, digests, problems)
+    return case, _Content(payload, cuts, attached, digests, problems, decision, redactor)
 
 
 #: Room kept for the page and the case file, in bytes.

@@ -56,7 +56,7 @@ def decide(
     part = subject.words()
     if met:
         headline = f"{part}: meets the criteria for a return"
-        why = "; ".join(f"{criterion.title}: {criterion.rule}" for criterion in met)
+        why = " ".join(f"{criterion.title}. Rule: {criterion.rule}" for criterion in met)
         return Decision("meets-criteria", headline, why, judged, [])
     suspected = subject.is_initiator and class_ in ("hardware", "unknown")
     if not live and not suspected:
@@ -100,8 +100,10 @@ def _judged(rule: _Rule, about: Sequence[Row], tests: dict[str, Test]) -> Criter
     elif refuted or refuting:
         status = "contradicted"
     signs = [*signs[:_SIGNS], *refuted[:1]]
-    unique = list(dict.fromkeys(sign_of(row) for row in signs))
-    return Criterion(rule.id, rule.title, rule.rule, rule.basis, rule.source, status, unique, unconfirmed)
+    kinds = [*rule.shown_by, *rule.suggested_by, *rule.contradicted_by]
+    unique = list(dict.fromkeys(sign_of(row, kinds) for row in signs))
+    names = [tests[name].name for name in unconfirmed if name in tests]
+    return Criterion(rule.id, rule.title, rule.rule, rule.basis, rule.source, status, unique, names)
 
 
 def _confirms(test: Test) -> bool:
@@ -117,13 +119,14 @@ def _missing(
     for criterion in live:
         for name in criterion.unconfirmed:
             asked.setdefault(name, f"asked for by the rule '{criterion.title.lower()}'")
-    for name in _ALWAYS:
-        asked.setdefault(name, "asked for with every return")
-    by_id = {test.id: test for test in tests}
+    for test in tests:
+        if test.id in _ALWAYS:
+            asked.setdefault(test.name, "asked for with every return")
+    by_name = {test.name: test for test in tests}
     found = [
-        Missing(by_id[name].name, subject.node, by_id[name].command, f"{why}: {by_id[name].why}")
+        Missing(name, subject.node, by_name[name].command, f"{why}: {by_name[name].why}")
         for name, why in asked.items()
-        if name in by_id and not _confirms(by_id[name]) and by_id[name].status != "passed"
+        if not _confirms(by_name[name]) and by_name[name].status != "passed"
     ]
     for group in identity:
         for fact in group.facts:

@@ -29,6 +29,7 @@ class Quote:
     piece: Piece
     node: str | None
     reasons: list[str] = field(default_factory=list)
+    order: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,9 @@ def find_quotes(
             unreadable.add(row.file)
             problems.append(str(fault))
             continue
-        found.append(Quote(row.file, piece, row.node, [why]))
-    return _joined(sorted(found, key=lambda q: (q.file, q.piece.start, q.piece.end)))
+        found.append(Quote(row.file, piece, row.node, [why], len(found)))
+    joined = _joined(sorted(found, key=lambda q: (q.file, q.piece.start, q.piece.end)))
+    return sorted(joined, key=lambda q: q.order)
 
 
 def _joined(quotes: Sequence[Quote]) -> list[Quote]:
@@ -76,6 +78,7 @@ def _joined(quotes: Sequence[Quote]) -> list[Quote]:
         end = max(last.piece.end, quote.piece.end)
         lines = max(last.piece.line + last.piece.lines, quote.piece.line + quote.piece.lines) - last.piece.line
         last.piece = Piece(last.piece.start, end, last.piece.line, lines)
+        last.order = min(last.order, quote.order)
         last.reasons += [why for why in quote.reasons if why not in last.reasons]
     return joined
 

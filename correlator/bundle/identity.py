@@ -18,6 +18,8 @@ class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     from_: list[str]
     missing: str
     vendors: list[str] = []
+    known: str = ""
+    amd: str = ""
 
 
 class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,23 +29,28 @@ class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     facts: list[_Wanted]
 
 
-def identity_of(subject: Subject, about: Sequence[Row], on_node: Sequence[Row]) -> list[FactGroup]:
+def identity_of(subject: Subject, vendor: str, about: Sequence[Row], on_node: Sequence[Row]) -> list[FactGroup]:
     """The identity of the part and of its machine. ``about``: rows about the part; ``on_node``: about its node."""
     groups = msgspec.convert(load_data("identity")["group"], list[_Group])
-    return [
+    found = [
         FactGroup(
             group.title,
-            [_found(wanted, about if group.scope == "part" else on_node, subject) for wanted in group.facts],
+            [
+                _found(wanted, about if group.scope == "part" else on_node, subject, vendor)
+                for wanted in group.facts
+                if vendor != "amd" or group.scope == "node" or wanted.amd
+            ],
         )
         for group in groups
         if subject.kind in group.parts
     ]
+    return [group for group in found if group.facts]
 
 
 def software_of(subject: Subject, vendor: str, on_node: Sequence[Row]) -> list[Fact]:
     """Versions of the software on the node. ``vendor`` of the part: nvidia, amd, or empty where it is not known."""
     wanted = msgspec.convert(load_data("identity")["software"], list[_Wanted])
-    return [_found(entry, on_node, subject) for entry in wanted if vendor in entry.vendors]
+    return [_found(entry, on_node, subject, vendor) for entry in wanted if vendor in entry.vendors]
 
 
 def vendor_of(about: Sequence[Row]) -> str:
@@ -68,7 +75,7 @@ def filled(command: str, subject: Subject) -> str:
     return command
 
 
-def _found(wanted: _Wanted, rows: Sequence[Row], subject: Subject) -> Fact:
+def _found(wanted: _Wanted, rows: Sequence[Row], subject: Subject, vendor: str) -> Fact:
     """The values that the most trusted kind of line states; several where a part was exchanged."""
     for source in wanted.from_:
         event, _, name = source.partition(":")
@@ -76,4 +83,7 @@ def _found(wanted: _Wanted, rows: Sequence[Row], subject: Subject) -> Fact:
         if stated:
             values = list(dict.fromkeys(value for value, _ in stated))
             return Fact(wanted.name, ", then ".join(values[:3]), Place(stated[0][1].file, stated[0][1].line))
-    return Fact(wanted.name, None, missing=filled(wanted.missing, subject))
+    if wanted.known and (value := subject.known(wanted.known)):
+        return Fact(wanted.name, value)
+    command = wanted.amd if vendor == "amd" and wanted.amd else wanted.missing
+    return Fact(wanted.name, None, missing=filled(command, subject))

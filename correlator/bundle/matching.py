@@ -56,9 +56,13 @@ def matching(rows: Iterable[Row], matches: Sequence[Match]) -> list[Row]:
     return [row for row in rows if first_match(row, matches)]
 
 
-def sign_of(row: Row) -> Sign:
-    """A row as a line with its place."""
-    return Sign(" ".join(row.body.split())[:_SHOWN], Place(row.file, row.line), moment(row.time))
+def sign_of(row: Row, matches: Iterable[Match] = ()) -> Sign:
+    """A row as a line with its place, and the values for which it counts as one of ``matches``."""
+    text = " ".join(row.body.split())[:_SHOWN]
+    match = next((match for match in matches if match.holds(row)), None)
+    asked = [*match.where, *match.at_least] if match else []
+    told = [f"{name} {fact(row, name)}" for name in asked if fact(row, name) not in text]
+    return Sign(": ".join(filter(None, [text, ", ".join(told)])), Place(row.file, row.line), moment(row.time))
 
 
 @cache

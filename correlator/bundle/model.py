@@ -122,12 +122,13 @@ class Labels(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """The fault in brief."""
+    """The fault in brief. ``clock``: how the node's clock stands to those of the others."""
 
     node: str | None
-    job_id: str | None
+    job: str
     time: datetime | None
     time_uncertainty_s: float | None
+    clock: str
     failure_class: FailureClass
     signature: str
     title: str

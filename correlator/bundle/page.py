@@ -37,7 +37,7 @@ def render_page(case: Case, cuts: Sequence[tuple[Excerpt, bytes]], picture: byte
         case=case,
         status_words=_STATUS_WORDS[case.decision.status],
         excluded=sorted(case.excluded, key=lambda entry: _STANDING_ORDER[entry.standing]),
-        cuts=[(excerpt, _lines(excerpt, text)) for excerpt, text in cuts[:_EXCERPTS]],
+        cuts=[(excerpt, *_lines(excerpt, text)) for excerpt, text in cuts[:_EXCERPTS]],
         more_excerpts=max(0, len(cuts) - _EXCERPTS),
         picture=Markup(picture.decode()) if picture else "",
     )
@@ -48,9 +48,11 @@ def _harmless(value: object) -> object:
     return "\n".join(visible_lines(value)) if type(value) is str else value
 
 
-def _lines(excerpt: Excerpt, text: bytes) -> list[tuple[int, str]]:
+def _lines(excerpt: Excerpt, text: bytes) -> tuple[list[tuple[int, str]], int]:
+    """Numbered lines that are shown, and how many are not."""
     lines = text.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    return [(excerpt.line_start + number, line) for number, line in enumerate(lines[:_LINES])]
+    shown = [(excerpt.line_start + number, line) for number, line in enumerate(lines[:_LINES])]
+    return shown, max(0, len(lines) - _LINES)
 
 
 def _place(place: Place | None) -> str:

@@ -100,7 +100,7 @@ class Redactor:
         self.placeholders = placeholders
         self.kinds = tuple(kinds)
         self._rules = [rule for rule in load_rules().rules if rule.kind in kinds]
-        self._detectors = load_rules().detectors if "secret" in kinds else ()
+        self._detectors = load_rules().detectors if "key" in kinds else ()
         self._words: re.Pattern[str] | None = None
         self._known = -1
         self._of: dict[str, str] = {}
@@ -149,13 +149,13 @@ class Redactor:
         return "a value that is masked elsewhere" if words and words.search(text) else None
 
     def _masked_by_rules(self, text: str) -> str:
-        if "secret" in self.kinds:
+        if "key" in self.kinds:
             text = _KEY.sub(self._masked_key, text)
         for rule in self._rules:
             text = self._replaced(text, list(_values(rule, text)), rule.kind)
         for regex in self._detectors:
             spans = [_span(found) for found in regex.finditer(text)]
-            text = self._replaced(text, [s for s in spans if PREFIX not in text[s[0] : s[1]]], "secret")
+            text = self._replaced(text, [s for s in spans if PREFIX not in text[s[0] : s[1]]], "key")
         return text
 
     def _replaced(self, text: str, spans: Sequence[tuple[int, int]], kind: str) -> str:
@@ -172,7 +172,7 @@ class Redactor:
 
     def _masked_key(self, found: re.Match[str]) -> str:
         body = found["body"][:_LONGEST_KEY]
-        masked = _KEY_BODY_LINE.sub(lambda line: self.placeholders.get("secret", line[0]), body)
+        masked = _KEY_BODY_LINE.sub(lambda line: self.placeholders.get("key", line[0]), body)
         return found[0].replace(body, masked, 1)
 
     def _masked_words(self, text: str) -> str:
@@ -201,7 +201,7 @@ def _is_word(kind: str, value: str) -> bool:
     """Whether a value is masked wherever it stands, and not only where a rule finds it."""
     if kind == "user":
         return len(value) >= _SHORTEST_WORD
-    return len(value) >= (_SHORTEST_SECRET if kind in ("secret", "account", "path") else _SHORTEST_WORD)
+    return len(value) >= (_SHORTEST_SECRET if kind in ("key", "account", "path") else _SHORTEST_WORD)
 
 
 def _span(found: re.Match[str]) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from correlator.bundle.model import Place, Reading, Sign
 from correlator.bundle.subject import Subject, in_time
 from correlator.cascade.model import Facts
 from correlator.diagnosis import Document
+from correlator.phrases import named_ranks
 from correlator.records import Row, moment
 
 #: Lines shown of each list.
@@ -42,13 +43,25 @@ def why_first(document: Document, subject: Subject) -> str:
     return next((entry.why for entry in document.evidence if entry.supports == "initiator"), document.verdict.summary)
 
 
+def clock_words(document: Document, subject: Subject) -> str:
+    """The node's clock against the others', as far as the logs bound it."""
+    clock = next((clock for clock in document.clocks if clock.node == subject.node), None)
+    if clock is None or len(document.clocks) < 2:
+        return ""
+    if clock.basis == "reference":
+        return "the times shown are by this node's clock"
+    if clock.offset_s is None or clock.bound_s is None:
+        return "by this node's own clock; nothing in the logs ties it to the others"
+    return f"corrected: this node's clock is {clock.offset_s:+.3f} s (± {clock.bound_s:.3f} s) off the reference"
+
+
 def collateral(document: Document) -> list[str]:
     """What followed from the first fault, one line a kind of occurrence."""
     found: dict[str, set[int]] = {}
     for event in document.cascade:
         if event.role in ("collateral", "teardown"):
             found.setdefault(f"{event.what} ({event.role})", set()).update(event.ranks)
-    return [f"{what}: {len(ranks)} ranks" if ranks else what for what, ranks in found.items()][:_LISTED]
+    return [f"{what}: {named_ranks(sorted(ranks))}" if ranks else what for what, ranks in found.items()][:_LISTED]
 
 
 def counters(about: Sequence[Row], fault_ns: int | None) -> list[Reading]:

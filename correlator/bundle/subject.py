@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from correlator.bundle.model import PartKind
-from correlator.cascade.model import Facts
+from correlator.cascade.model import OF_MACHINES, Facts
 from correlator.diagnosis import Document
 from correlator.errors import UsageError
 from correlator.records import Row
+from correlator.timestamps import SECOND
 
 #: Emitters whose lines are about devices and machines, not about the job's processes.
-DEVICE_EMITTERS = frozenset({"kernel", "gpu", "nic", "fabric_manager", "bmc", "host"})
+DEVICE_EMITTERS = OF_MACHINES | {"nic"}
 _PART_OF: dict[str, PartKind] = {
     "gpu": "gpu", "nvlink": "gpu", "memory": "gpu", "nic": "nic", "network": "nic", "fabric": "switch", "host": "host",
 }  # fmt: skip
@@ -63,6 +66,13 @@ class Subject:
             "host": "the host",
         }[self.kind]
         return f"{named} of {self.node}" if self.node else named
+
+    def known(self, name: str) -> str | None:
+        """One of the part's own names, as the lines about its node join them."""
+        if name == "index":
+            return ", ".join(map(str, sorted(self.indices))) or None
+        value: str | None = getattr(self, name)
+        return value
 
     def is_on_node(self, row: Row) -> bool:
         """Whether a row may be about this node."""
@@ -177,10 +187,28 @@ def _join(subject: Subject, facts: Facts) -> None:
             subject.module = subject.module or row.attr("module") or None
             if row.gpu is not None and row.emitter == "gpu":
                 subject.indices.add(row.gpu)
+    for number, address in _listed_order(named):
+        if address == subject.pci:
+            subject.indices.add(number)
+        elif subject.pci is None and number in subject.indices:
+            subject.pci = address
     if subject.pci is None and subject.indices:
         ranks = [r for r in facts.topology.ranks.values() if r.node == subject.node and r.gpu in subject.indices]
         addresses = {rank.pci_bus_id for rank in ranks} - {None}
         subject.pci = addresses.pop() if len(addresses) == 1 else None
+
+
+def _listed_order(rows: Sequence[Row]) -> Iterator[tuple[int, str]]:
+    """Index and address of the devices of a full ``nvidia-smi -q``, which lists all of them in the order of indices."""
+    attached = {row.file: row.attr("attached_gpus") for row in rows if row.event == "gpu.driver"}
+    listed: dict[str, dict[str, int]] = {}
+    for row in sorted(rows, key=lambda r: (r.file, r.byte_offset)):
+        if row.event in ("gpu.counters", "gpu.identity") and row.pci_bus_id and row.file in attached:
+            devices = listed.setdefault(row.file, {})
+            devices.setdefault(row.pci_bus_id, len(devices))
+    for file, devices in listed.items():
+        if attached[file] == str(len(devices)):
+            yield from ((number, address) for address, number in devices.items())
 
 
 def _is_same(subject: Subject, row: Row) -> bool:
@@ -217,7 +245,29 @@ def _pci(text: str | None) -> str | None:
 
 def rows_about(facts: Facts, subject: Subject) -> list[Row]:
     """All events about the part, by time, then by place; those without a time last."""
-    return in_time([row for row in facts.rows if subject.is_about(row)])
+    asked = _asked_at(facts)
+    return in_time([_dated(row, asked) for row in facts.rows if subject.is_about(row)])
+
+
+#: What a tool answers when it is asked has the time of the question.
+_SNAPSHOTS = ("gpu.counters", "gpu.nvlink_errors")
+
+
+def _dated(row: Row, asked: dict[str, int]) -> Row:
+    if row.event in _SNAPSHOTS and row.time is None and row.file in asked:
+        return replace(row, time=asked[row.file], timestamp_basis="printed")
+    return row
+
+
+def _asked_at(facts: Facts) -> dict[str, int]:
+    """When nvidia-smi was asked, by file, in ns; its stamp has no zone and is taken as UTC."""
+    found: dict[str, int] = {}
+    for row in facts.rows:
+        if row.event == "gpu.driver" and (stamp := row.attr("asked_at")):
+            with suppress(ValueError):
+                moment = datetime.strptime(" ".join(stamp.split()), "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC)
+                found.setdefault(row.file, int(moment.timestamp()) * SECOND)
+    return found
 
 
 def in_time(rows: Sequence[Row]) -> list[Row]:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from correlator.cascade.model import Facts, Incident
+from correlator.cascade.model import OF_MACHINES, Facts, Incident
 from correlator.diagnosis import Role
 from correlator.records import Row
 from correlator.timestamps import SECOND
@@ -49,6 +49,8 @@ _ROLE_OF_SIGNATURE: dict[str, Role] = {
 }
 #: Frames of torch's collectives among those of a traceback.
 _IN_A_COLLECTIVE = re.compile(r"/torch/distributed/(?:c10d_logger|distributed_c10d)\.py")
+#: What a machine's record says of a time this long before the job's first line is no part of its failure.
+_HISTORY = 24 * 3600 * SECOND
 #: A step line this long after an error of the same job says that the error was survived.
 _SURVIVED = 5 * SECOND
 
@@ -70,8 +72,11 @@ def build_incidents(facts: Facts) -> list[Incident]:
     """The incidents of a job, in order of their first row; rows of no consequence are left out."""
     groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     roles: dict[tuple[object, ...], Role] = {}
+    began = _job_began(facts)
     for row in facts.rows:
         role = role_of(facts, row)
+        if began is not None and row.emitter in OF_MACHINES and _certainly_before(row, began - _HISTORY):
+            continue
         if role == "unrelated" or row.attr("ignored") == "true":
             continue
         if role == "initiator" and row.emitter == "python" and survived(facts, row):
@@ -114,6 +119,18 @@ def _incident(facts: Facts, name: str, role: Role, rows: list[Row]) -> Incident:
         attempt=row.attempt or 0,
         inherited=dated.timestamp_basis == "inherited",
     )
+
+
+def _job_began(facts: Facts) -> int | None:
+    """Earliest time that the job's own lines print."""
+    own = (row for row in (*facts.rows, *facts.progress) if row.emitter not in OF_MACHINES)
+    times = [row.time for row in own if row.time is not None and row.timestamp_basis in ("printed", "transport")]
+    return min(times, default=None)
+
+
+def _certainly_before(row: Row, moment: int) -> bool:
+    told = row.time is not None and row.timestamp_basis != "inherited"
+    return told and (row.time or 0) + (row.time_bound_ns or 0) < moment
 
 
 def one_line(text: str, limit: int = 160) -> str:

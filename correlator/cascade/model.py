@@ -17,6 +17,9 @@ from correlator.records import Row
 from correlator.signatures import Signature
 from correlator.topology.model import Topology
 
+#: Emitters that write about machines and devices; their records reach back beyond the job.
+OF_MACHINES = frozenset({"kernel", "gpu", "fabric_manager", "bmc", "host", "bug_report"})
+
 #: Kinds of evidence, strongest first.
 Trust = Literal["outside", "local", "protocol", "exit", "silence", "accusation", "shape", "weak"]
 
