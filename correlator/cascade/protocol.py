@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import networkx as nx
 
@@ -47,6 +48,9 @@ def mismatched_collective(facts: Facts) -> Iterator[Finding]:
             if number.isdecimal() and int(number) < len(group):
                 prints[group[int(number)]] = row.attr(f"fingerprint_{side}")
     odd = _minority(prints)
+    told_by = "the majority of its peers"
+    if not odd and (odd := _unlike_the_model(facts, prints)):
+        told_by = "its peers, whose size is that of the model"
     what = "Ranks of one process group ran different collectives"
     yield finding_for(
         facts,
@@ -57,7 +61,7 @@ def mismatched_collective(facts: Facts) -> Iterator[Finding]:
         strength=0.85 if len(odd) == 1 else 0.6,
         what=what,
         why=(
-            f"rank {odd[0]} ran another operation or shape than the majority of its peers"
+            f"rank {odd[0]} ran another operation or shape than {told_by}"
             if len(odd) == 1
             else "the ranks contradict each other and no majority tells which one is wrong"
         ),
@@ -91,6 +95,22 @@ def _minority(prints: dict[int, str]) -> list[int]:
         return []
     common = shapes.most_common(1)[0][0]
     return sorted(r for r, p in prints.items() if _essence(p) != common)
+
+
+_SHAPE = re.compile(r"TensorShape=\[([\d, ]{1,200})\]")
+
+
+def _unlike_the_model(facts: Facts, prints: dict[int, str]) -> list[int]:
+    """Where only some ranks' calls have as many elements as the program printed for its model: the others.
+
+    A sum of all gradients has that size.
+    """
+    stated = (r.attr("parameters") for r in facts.events("megatron.param_count"))
+    counts = {int(n) for n in stated if n.isdecimal()}
+    shapes = {rank: _SHAPE.search(text) for rank, text in prints.items()}
+    sizes = {rank: prod(int(n) for n in shape[1].split(",") if n.strip()) for rank, shape in shapes.items() if shape}
+    unlike = sorted(rank for rank, size in sizes.items() if size not in counts)
+    return unlike if len(unlike) < len(sizes) == len(prints) else []
 
 
 def _essence(fingerprint: str) -> str:
