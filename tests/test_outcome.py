@@ -155,3 +155,41 @@ def test_a_device_error_after_the_orderly_end_of_the_run_did_not_end_it(tmp_path
     }
     found = diagnose(tmp_path, files)
     assert found.initiator.ranks == []
+
+
+def test_a_job_that_is_stopped_after_its_training_was_done_hung_at_its_exit(tmp_path):
+    files = {
+        "gpu-a017.log": [*iterations(40, total=40), *training_done(41), *death_signal(900, 0, 1)],
+        "gpu-a018.log": [*phase(0), *death_signal(900, 2, 3)],
+    }
+    found = diagnose(tmp_path, files)
+    assert found.verdict.class_ == "unknown"
+    assert "did not end by itself" in found.verdict.title
+    assert (found.initiator.ranks, found.initiator.nodes) == ([], [])
+
+
+def test_an_end_elsewhere_is_later_only_beyond_what_the_clocks_leave_open(tmp_path):
+    """Nothing ties the two clocks together: the error may as well lie behind the other node's last step."""
+    files = {
+        "gpu-a017.log": [*iterations(40, total=40), *training_done(41)],
+        "gpu-a018.log": [*phase(20), *logs_handled(21, "KeyError: 'x'"), *raises(BAD_TOKEN, rank=2)],
+    }
+    assert diagnose(tmp_path, files).verdict.class_ == "application"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "[2025-03-14 10:00:40,000] [INFO] [launch.py:350:main] Process 4800 exits successfully.",
+        "I0314 10:00:40.000000 4700 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully "
+        "finished. Waiting 300 seconds for other agents to finish.",
+    ],
+)
+def test_a_launchers_word_that_all_ended_well_is_an_orderly_end(tmp_path, last):
+    assert diagnose(tmp_path, {"train.log": [*phase(0), last]}).verdict.class_ == "none"
+
+
+def test_a_traceback_that_the_end_of_its_file_cuts_accuses_weakly(tmp_path):
+    lines = raises("RuntimeErr", rank=1)
+    found = diagnose(tmp_path, {"rank_0.log": iterations(30), "rank_1.log": lines})
+    assert found.verdict.confidence < 0.5

@@ -47,6 +47,10 @@ _ROLE_OF_SIGNATURE: dict[str, Role] = {
     "teardown": "teardown",
     "context": "unrelated",
 }
+#: How names of exceptions end that are raised without a message.
+_WHOLE_TYPE = re.compile(
+    r"(?:Error|Exception|Exit|Interrupt|Warning|Group|Iteration|Empty|Full|Timeout|Failure|Abort)$"
+)
 #: Frames of torch's collectives among those of a traceback.
 _IN_A_COLLECTIVE = re.compile(r"/torch/distributed/(?:c10d_logger|distributed_c10d)\.py")
 #: What a machine's record says of a time this long before the job's first line is no part of its failure.
@@ -176,7 +180,7 @@ def is_cut_symptom(facts: Facts, row: Row) -> bool:
     writer = facts.writers.get(row.writer)
     if row.event != "python.exception" or writer is None:
         return False
-    if is_without_end(row) and (row.attr("call") or _IN_A_COLLECTIVE.search(row.attr("frames"))):
+    if is_without_end(facts, row) and (row.attr("call") or _IN_A_COLLECTIVE.search(row.attr("frames"))):
         return True
     text = row.body.rstrip()
     if not text or writer.last_byte_offset != row.byte_offset:
@@ -190,9 +194,13 @@ def is_cut_symptom(facts: Facts, row: Row) -> bool:
     return False
 
 
-def is_without_end(row: Row) -> bool:
-    """Whether a traceback lacks the line that says what was raised: its file was cut before, or goes on elsewhere."""
-    return row.attr("type") == "unknown" and not row.attr("message")
+def is_without_end(facts: Facts, row: Row) -> bool:
+    """Whether a traceback lacks the line that says what was raised, or that line is cut within the name."""
+    if row.event != "python.exception" or row.attr("message"):
+        return False
+    writer = facts.writers.get(row.writer)
+    last = writer is not None and writer.last_byte_offset == row.byte_offset
+    return row.attr("type") == "unknown" or (last and not _WHOLE_TYPE.search(row.attr("type")))
 
 
 def _exceptions(facts: Facts, row: Row) -> Sequence[Row]:

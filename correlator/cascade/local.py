@@ -136,7 +136,9 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         rule="own error",
         incident=merged,
         trust="local",
-        strength=min(own_strength(signature), _WITHOUT_END) if _is_without_end(incidents) else own_strength(signature),
+        strength=min(own_strength(signature), _WITHOUT_END)
+        if _is_without_end(facts, incidents)
+        else own_strength(signature),
         why=_why_own(lead, ranks, everywhere),
         class_=class_,
         subclass=signature.subclass if signature else "code",
@@ -149,8 +151,8 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     return _repeats_on_one_device(finding)
 
 
-def _is_without_end(incidents: Sequence[Incident]) -> bool:
-    return all(row.event == "python.exception" and is_without_end(row) for i in incidents for row in i.rows)
+def _is_without_end(facts: Facts, incidents: Sequence[Incident]) -> bool:
+    return all(is_without_end(facts, row) for i in incidents for row in i.rows)
 
 
 def _why_own(lead: Incident, ranks: Sequence[int], everywhere: bool) -> str:

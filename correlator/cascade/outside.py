@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from correlator.cascade.ends import stopped_after_the_end
 from correlator.cascade.findings import causes, is_everywhere, own_strength
 from correlator.cascade.model import Facts, Finding, Incident
 
@@ -108,6 +109,9 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         bound=rows[0].time_bound_ns,
         attempt=rows[0].attempt or 0,
     )
+    if stopped_after_the_end(facts):
+        yield _hung_at_exit(facts, incident)
+        return
     # A step that already fails is stopped on the other nodes, too.
     follows = bool(facts.events("slurm.step_aborted")) or _own_error_elsewhere(facts, nodes)
     yield Finding(
@@ -127,6 +131,21 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         title=f"Stopped from outside by {_signal_name(number)}",
         scope="none" if everywhere else "node",
         control="Ask the scheduler for the job's record (sacct -j JOB -o State,Reason,ExitCode): it names the sender.",
+    )
+
+
+def _hung_at_exit(facts: Facts, told: Incident) -> Finding:
+    """The program was through and some process of it lived on, until somebody stopped it."""
+    return Finding(
+        rule="stopped after its end",
+        incident=replace(told, ranks=(), nodes=(), what="Training was done, but the job did not end by itself"),
+        trust="outside",
+        strength=0.6,
+        why="the program reports its end, and the launchers were told to stop only afterwards",
+        signature="rank-hang",
+        title="Training was done, but the job did not end by itself",
+        scope="none",
+        control="A stack dump of the processes that are left (py-spy dump --pid PID) shows what they wait for.",
     )
 
 
