@@ -9,6 +9,7 @@ from correlator.report.safe import visible_lines
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 @lru_cache(maxsize=1)
@@ -16,7 +17,7 @@ def environment() -> Environment:
     """The engine, with the templates of this package."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=PackageLoader("correlator.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -24,6 +25,18 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_harmless,
     )
+    made.filters["coded"] = _coded
+    return made
+
+
+def _coded(text: str) -> Markup:
+    """Prose, with what stands between backquotes set as code."""
+    from markupsafe import Markup, escape
+
+    parts = [escape(_harmless(part)) for part in text.split("`")]
+    if len(parts) % 2 == 0:  # a backquote without its partner
+        return escape(_harmless(text))
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def _harmless(value: Any) -> Any:
