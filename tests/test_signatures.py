@@ -151,7 +151,7 @@ def test_no_cause_fires_on_a_healthy_log() -> None:
         (("weight = 0.5", 'weight = 0.5\napart = { disk-full = "df" }'), "apart"),
         (("weight = 0.5", 'weight = 0.5\nemitter = "torch"'), "emitter"),
         (("weight = 0.5", 'weight = 0.5\nreferences = [{ title = "x", url = "javascript:alert(1)" }]'), "url"),
-        (("weight = 0.5", 'weight = 0.5\narithmetic = { whole = "a", by = [["b"]], capture = ["("] }'), "arithmetic"),
+        (("weight = 0.5", 'weight = 0.5\narithmetic = [{ whole = "a", by = [["b"]], capture = ["("] }]'), "arithmetic"),
     ],
 )
 def test_malformed_file_is_refused_by_name_and_field(change: tuple[str, str], field: str) -> None:

@@ -13,7 +13,7 @@ _AXIS_OF = {name: axis for axis, names in ARGUMENT_NAMES.items() for name in nam
 
 def numbers_of(facts: Facts, chosen: Finding, signature: Signature | None) -> WorkedOut | None:
     """What does not fit and what would; None where the entry has no arithmetic or the logs print no sizes for it."""
-    if signature is None or signature.arithmetic is None:
+    if signature is None or not signature.arithmetic:
         return None
     text = "\n".join(row.body for row in chosen.incident.rows)
     return work_out(signature, text, job_sizes(facts))

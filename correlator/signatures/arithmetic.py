@@ -32,10 +32,12 @@ def work_out(entry: Signature, text: str, known: Mapping[str, int] | None = None
 
     None where the entry has none, a size is not known, or the sizes fit.
     """
-    rule = entry.arithmetic
-    if rule is None:
-        return None
-    sizes = {**(known or {}), **_printed(rule, text)}
+    answers = (_by_rule(rule, text, known or {}) for rule in entry.arithmetic)
+    return next((answer for answer in answers if answer), None)
+
+
+def _by_rule(rule: Arithmetic, text: str, known: Mapping[str, int]) -> WorkedOut | None:
+    sizes = {**known, **_printed(rule, text)}
     names = next((names for names in rule.by if all(sizes.get(name) for name in names)), None)
     whole = sizes.get(rule.whole)
     if names is None or not whole:

@@ -170,7 +170,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     supersedes: tuple[_Slug, ...] = ()
     questions: tuple[Question, ...] = ()
     references: tuple[Reference, ...] = ()
-    arithmetic: Arithmetic | None = None
+    arithmetic: tuple[Arithmetic, ...] = ()
     match: Match
     samples: tuple[Sample, ...] = msgspec.field(name="sample", default=())
 
@@ -224,8 +224,8 @@ def parse_signature(text: str, name: str) -> Signature:
 
 def _regexes(signature: Signature) -> Iterator[tuple[str, str]]:
     yield "match.regex", signature.match.regex
-    for regex in signature.arithmetic.capture if signature.arithmetic else ():
-        yield "arithmetic.capture", regex
+    for rule in signature.arithmetic:
+        yield from (("arithmetic.capture", regex) for regex in rule.capture)
 
 
 def read_signatures(folder: Traversable) -> tuple[Signature, ...]:

@@ -1,7 +1,7 @@
 """Entries near a text that none fits exactly: a torn line, a phrase from memory, a few words.
 
-Two signs are counted over an entry's title, id, literals and the sample lines it must hit: whether the text stands
-there as a phrase, and which share of the text's words occurs there, rare words counting more than common ones.
+Two signs are counted over an entry's title, id, literals, questions and the sample lines it must hit: whether the text
+stands there as a phrase, and which share of the text's words occurs there, rare words counting more than common ones.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def _entries() -> tuple[tuple[_Entry, ...], dict[str, float]]:
     for s in load_signatures():
         headline = f"{s.title}\n{s.id.replace('-', ' ')}"
         lines = (sample.line for sample in s.samples if sample.hit)
-        texts = [headline, *(o.text for o in s.literals), *s.match.contains, *s.match.all_of, *lines]
+        stated = (*(other.text for other in s.literals), *(each.ask for each in s.questions))
+        texts = [headline, *stated, *s.match.contains, *s.match.all_of, *lines]
         phrases = "\n".join(f" {' '.join(_words(text))} " for text in texts)
         found.append(_Entry(s, phrases, frozenset(phrases.split()), frozenset(_words(headline))))
     counts = Counter(word for entry in found for word in entry.words)
