@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import networkx as nx
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from correlator.attribution.initiator import rank_findings
 from correlator.attribution.jobfacts import clocks_of, describe_job, inputs_of, spanning
 from correlator.attribution.narrative import cascade_events
 from correlator.attribution.outcome import outcome_of
-from correlator.attribution.resume import judge_resume, resume_evidence
+from correlator.attribution.resume import judge_resume, on_disk_too, resume_evidence
 from correlator.attribution.verdict import attribute, collateral_of
 from correlator.cascade.graph import build_graph
 from correlator.cascade.incidents import build_incidents
@@ -193,7 +194,8 @@ def diagnose(
         facts, ranked, outcome, raw.text, job.job_id
     )
     job = spanning(job, initiator)
-    resume = judge_resume(facts, chosen, checkpoints)
+    resume = judge_resume(facts, chosen, checkpoints, paths)
+    verdict = msgspec.structs.replace(verdict, summary=verdict.summary + on_disk_too(chosen, facts, resume))
     document = out.Document(
         schema=out.SCHEMA_ID,
         job=job,

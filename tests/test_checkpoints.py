@@ -112,7 +112,6 @@ def test_whole_checkpoints(
 
 def test_all_fixtures_are_found_below_one_root() -> None:
     inventory = scan(FIXTURES)
-    assert len(inventory.checkpoints) == 12
     assert {c.path.split("/")[0] for c in inventory.checkpoints} == {p.name for p in FIXTURES.iterdir()}
 
 
@@ -302,7 +301,9 @@ def test_shard_of_the_right_length_full_of_zeros(tree: Callable[[str], Path]) ->
 def test_more_metadata_than_is_read_leaves_the_older_one_open(
     tree: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("correlator.checkpoints.inventory.Reading", lambda deep: Reading(deep, metadata_left=5000))
+    monkeypatch.setattr(
+        "correlator.checkpoints.inventory.Reading", lambda deep, seen: Reading(deep, metadata_left=5000, seen=seen)
+    )
     root = tree("megatron_dist")
     assert [c.complete for c in scan(root).checkpoints] == [True, None]
     assert [c.complete for c in scan(root, deep=True).checkpoints] == [True, True]
@@ -353,6 +354,7 @@ def test_integrity_file(tree: Callable[[str], Path]) -> None:
 def test_zarr_arrays_need_all_their_chunks(tmp_path: Path) -> None:
     array = tmp_path / "iter_0000005/model.weight"
     array.mkdir(parents=True)
+    torch_zip(tmp_path / "iter_0000005", "common.pt", pickle.dumps({"iteration": 5}, protocol=2))
     (tmp_path / "iter_0000005/metadata.json").write_text('{"sharded_backend": "zarr"}')
     (array / ".zarray").write_text('{"shape": [5, 2], "chunks": [2, 2]}')
     for chunk in ("0.0", "1.0", "2.0"):
@@ -395,6 +397,66 @@ def test_lightning_directory_needs_meta(tree: Callable[[str], Path]) -> None:
     assert one(scan(root), 100).complete is True
 
 
+# marks and temporary names of the others
+
+
+def test_deepspeed_latest_written_before_the_barrier(tree: Callable[[str], Path]) -> None:
+    root = tree("deepspeed_zero3")
+    for file in (root / "global_step20").glob("zero_pp_rank_1_*"):
+        file.unlink()
+    assert (root / "latest").read_text() == "global_step20"
+    inventory = scan(root)
+    assert one(inventory, 20).complete is False
+    assert "latest points to global_step20, which cannot be used" in str(inventory.tracker_problem)
+    assert one(inventory, 10).complete is True
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("orbax", "20", "20.orbax-checkpoint-tmp"),
+        ("olmo_core", "step20", "step20-tmp"),
+        ("megatron_core", "iter_0000020/.metadata", "iter_0000020/.metadata.tmp"),
+    ],
+)
+def test_left_over_temporary_names(tree: Callable[[str], Path], name: str, old: str, new: str) -> None:
+    root = tree(name)
+    (root / old).rename(root / new)
+    assert one(scan(root), 20).complete is False
+
+
+def test_a_dlrover_step_that_was_never_committed(tree: Callable[[str], Path]) -> None:
+    root = tree("dlrover")
+    (root / "dlrover_latest.txt").write_text("10")
+    assert one(scan(root), 20).complete is None
+    done = root / "._dlrover_ckpt_stage/20.done"
+    done.mkdir(parents=True)
+    (done / "0").touch()
+    assert "holds 1 done files" in one(scan(root), 20).problems[0]
+
+
+def test_orbax_processes_that_were_never_merged(tree: Callable[[str], Path]) -> None:
+    root = tree("orbax")
+    (root / "20/state/manifest.ocdbt").unlink()
+    assert any("was never merged" in problem for problem in one(scan(root), 20).problems)
+
+
+@pytest.mark.parametrize("at", range(0, 110, 7))
+def test_a_damaged_manifest_of_a_database_is_survived(tree: Callable[[str], Path], at: int) -> None:
+    root = tree("orbax")
+    flip(root / "20/state/manifest.ocdbt", at)
+    scan(root)
+
+
+def test_a_torch_dist_save_without_metadata_json_is_not_taken_for_fsdp_dtensor(tree: Callable[[str], Path]) -> None:
+    root = tree("megatron_core")
+    for name in ("metadata.json", "common.pt"):
+        (root / "iter_0000020" / name).unlink()
+    found = one(scan(root), 20)
+    assert (found.layout, found.complete) == ("megatron-fsdp", False)
+    assert "died between its last two steps" in found.problems[0]
+
+
 # DeepSpeed, Hugging Face, single files
 
 
@@ -412,7 +474,8 @@ def test_zero_stage_without_optimizer_files(tree: Callable[[str], Path]) -> None
         ("model-00002-of-00002.safetensors", False, "is missing"),
         ("model.safetensors.index.json", False, "without their index"),
         ("rng_state_0.pth", True, "random-number state of 1 ranks is missing, first of rank 0"),
-        ("optimizer.pt", True, "weights only"),
+        ("optimizer.pt", False, "silently start anew"),
+        ("scheduler.pt", False, "silently start anew"),
     ],
 )
 def test_hf_trainer_with_a_file_missing(tree: Callable[[str], Path], name: str, complete: bool, text: str) -> None:
@@ -483,7 +546,7 @@ def test_accelerate(tree: Callable[[str], Path]) -> None:
     (folder / "optimizer.pt").rename(folder / "optimizer.bin")
     folder.rename(root / "checkpoint_3")
     assert one(scan(root), 3).complete is False
-    (root / "checkpoint_3/random_states_0.pkl").write_bytes(pickle.dumps({"step": 1}))
+    (root / "checkpoint_3/rng_state_0.pth").rename(root / "checkpoint_3/random_states_0.pkl")
     found = one(scan(root), 3)
     assert (found.layout, found.complete) == ("accelerate", True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,10 @@ def test_json_holds_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         ("deepspeed", ["--world-size", "2"], True, "safe"),
         ("deepspeed", ["--dp", "4"], False, "unsafe"),
         ("hf_trainer", ["--tp", "4"], None, "safe"),
+        ("deepspeed_universal", ["--world-size", "6"], None, "safe"),
+        ("megatron_core", ["--tp", "4", "--pp", "2", "--world-size", "16"], True, "safe"),
+        ("megatron_legacy", ["--tp", "2", "--pp", "2", "--world-size", "16"], True, "safe"),
+        ("composer", ["--world-size", "4"], False, "unsafe"),
     ],
 )
 def test_sizes_of_the_run_to_come(
@@ -78,3 +83,16 @@ def test_a_name_cannot_steer_the_terminal(tmp_path: Path, capsys: Capture) -> No
     shutil.copytree(FIXTURES / "hf_trainer", tmp_path / "a\x1b[2Jb")
     assert main(["checkpoints", str(tmp_path)]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_what_other_sizes_mean_is_told(capsys: Capture) -> None:
+    assert main(["checkpoints", str(FIXTURES / "deepspeed_zero2"), "--world-size", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "saved with world=2, asked for world=4: does not load so" in out
+    assert "launch with world=2, or ds_to_universal.py" in out
+
+
+def test_size_and_commit_mark_are_listed(capsys: Capture) -> None:
+    assert main(["checkpoints", str(FIXTURES / "megatron_core")]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"world=2, \d+\.\d kB, metadata.json is there\)", out)

@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from correlator.attribution.doubt import first_doubt, nan_step
+from correlator.attribution.doubt import Doubt, first_divergence, first_doubt, first_nan
+from correlator.attribution.save_lines import (
+    REFUSED,
+    failed_while_saving,
+    listed_of,
+    loads_of,
+    place,
+    saves_of,
+    whole_path,
+)
 from correlator.attribution.startup import why_nothing_saved
 from correlator.cascade.model import Facts, Finding
 from correlator.checkpoints import Inventory, scan
-from correlator.checkpoints.listed import Listed, compare, size_of
 from correlator.checkpoints.names import step_of
 from correlator.checkpoints.resume import judge
-from correlator.checkpoints.said import Load, LogSide, Save
+from correlator.checkpoints.said import LogSide
 from correlator.diagnosis import Evidence, Resume
+from correlator.errors import UsageError
 from correlator.records import Row
 
-#: Failures in which a checkpoint was found whole and did not fit what the job asked for.
-_REFUSED = frozenset({"checkpoint-tp-mismatch", "checkpoint-size-mismatch", "checkpoint-optimizer-mismatch"})
 
+def judge_resume(
+    facts: Facts, chosen: Finding | None, checkpoints: str | Path | None, logs: Sequence[str | Path] = ()
+) -> Resume:
+    """The resume part of the diagnosis.
 
-def judge_resume(facts: Facts, chosen: Finding | None, checkpoints: str | Path | None) -> Resume:
-    """The resume part of the diagnosis. ``checkpoints``: the directory, or None to look only where the logs say.
-
-    Raises UsageError if a directory that the caller named cannot be read.
+    ``checkpoints``: the directory, or None to look only where the logs name one that is there, and below the folders
+    ``logs``. Raises UsageError if a directory that the caller named cannot be read.
     """
-    inventory = scan(Path(checkpoints)) if checkpoints is not None else _found_by_itself(facts)
+    inventory = scan(Path(checkpoints)) if checkpoints is not None else _found_by_itself(facts, logs)
     return judge(inventory, log_side(facts, chosen))
+
+
+def on_disk_too(chosen: Finding | None, facts: Facts, resume: Resume) -> str:
+    """When the launch was refused for its sizes: the sizes that the directory shows, as a sentence; else nothing."""
+    if chosen is None or chosen.signature not in REFUSED:
+        return ""
+    saved = next((one for one in resume.candidates if one.topology and one.complete is not False), None)
+    if saved is None:
+        return ""
+    asked = " ".join(f"{name}={size}" for name, size in _launched(facts).items())
+    return f" On disk {saved.path} is of {saved.topology}" + (f"; this launch is {asked}." if asked else ".")
 
 
 def resume_evidence(facts: Facts, resume: Resume, raw: Callable[[Row], str]) -> list[Evidence]:
@@ -43,6 +64,9 @@ def resume_evidence(facts: Facts, resume: Resume, raw: Callable[[Row], str]) -> 
         rows.append((doubt.row, 0.8, f"saves after it cannot be trusted: {doubt.why}"))
     return [Evidence("resume", row.file, row.line, row.byte_offset, raw(row), sure, why) for row, sure, why in rows]
 
+
+#: Lines that name the folder of the saves.
+_NAMING = ("checkpoint.save_finished", "checkpoint.save_started")
 
 #: Lines about one checkpoint, the one that proves most last.
 _PROOF = ("save_scheduled", "save_started", "load_started", "listed", "loaded", "save_finished", "save_failed")
@@ -68,136 +92,98 @@ def _lines_about(facts: Facts, resume: Resume) -> list[Row]:
 
 
 def _is_about(row: Row, step: int | None, path: str | None) -> bool:
-    said = _whole_path(row.attr("path")).rstrip("/").rpartition("/")[2]
+    said = whole_path(row.attr("path")).rstrip("/").rpartition("/")[2]
     if step is not None:
         return (row.step if row.step is not None else step_of(said)) == step
     return path is not None and said == path.rstrip("/").rpartition("/")[2]
 
 
-def _found_by_itself(facts: Facts) -> Inventory | None:
-    """The inventory of the save directory that the logs name, if it is there to be read."""
-    for row in reversed(facts.events("checkpoint.save_finished", "checkpoint.save_started")):
-        path = Path(row.attr("path"))
+def _found_by_itself(facts: Facts, logs: Sequence[str | Path]) -> Inventory | None:
+    """The inventory of the save directory that the logs name, where it stands or copied beside the logs."""
+    said = (row.attr("path") for row in reversed(facts.events(*_NAMING)))
+    # A log may hold any text: a path that climbs out of the folder is not looked for in it.
+    named = [path for path in dict.fromkeys(map(Path, filter(None, said))) if ".." not in path.parts]
+    roots = [Path(root) for root in logs]
+    # A path /lustre/run7/ckpt may have been collected as ckpt, run7/ckpt, …; the longest one that is there counts.
+    tails = [path.parts[at:] for path in named for at in range(path.is_absolute(), len(path.parts))]
+    beside = [root.joinpath(*tail) for tail in tails for root in roots]
+    for folder in [*(path for path in named if path.is_absolute()), *beside]:
         try:
-            if path.is_absolute() and path.is_dir():
-                return scan(path)
-        except OSError:
-            return None
+            found = scan(folder) if folder.is_dir() else None
+        except (OSError, ValueError, UsageError):
+            continue
+        if found is not None and (found.checkpoints or folder in named):
+            return found
+    return _among_the_logs(roots)
+
+
+def _among_the_logs(roots: Iterable[Path]) -> Inventory | None:
+    """Checkpoints that lie below the logs' folder unannounced: only directories of a known layout, no loose files."""
+    for root in roots:
+        try:
+            found = scan(root) if root.is_dir() else None
+        except UsageError:
+            continue
+        if found is not None:
+            kept = tuple(one for one in found.checkpoints if (root / one.path).is_dir())
+            if kept:
+                return replace(found, checkpoints=kept)
     return None
 
 
 def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
     """What the logs say about the saves and about the trust in them."""
-    failing = _failed_while_saving(facts, chosen)
-    doubt = first_doubt(facts)
+    failing = failed_while_saving(facts, chosen)
+    doubt, bad, worse = first_doubt(facts), first_nan(facts), first_divergence(facts)
     return LogSide(
-        saves=_saves(facts, failing),
-        nan_step=nan_step(facts),
+        saves=saves_of(facts, failing),
+        nan_step=bad.step if bad else None,
+        nan_at=place(bad) if bad else "",
+        diverged_from_step=worse.step if worse else None,
+        diverged_why=f"{worse.why} ({place(worse.row)})" if worse else "",
         suspect_from_step=doubt.step if doubt else None,
-        suspect_why=doubt.why if doubt else "",
+        suspect_why=f"{doubt.why} ({place(doubt.row)})" if doubt else "",
         last_step=facts.step_near(None),
         started_from_scratch_after_restart=bool(facts.events("megatron.from_scratch"))
         and bool(facts.events("torchrun.restart")),
         storage_errors_during_save=failing and chosen is not None and chosen.subclass == "storage",
         nothing_saved=why_nothing_saved(facts, chosen),
-        loads=_loads(facts, chosen),
+        loads=loads_of(facts, chosen),
         save_interval=_save_interval(facts),
-        listed=_listed(facts),
+        listed=listed_of(facts),
         relapsed=_relapsed(facts),
-        cautions=(doubt.why,) if doubt and doubt.step is None else (),
+        cautions=_cautions(facts, doubt),
+        sizes=_launched(facts),
     )
 
 
-def _saves(facts: Facts, failing: bool) -> tuple[Save, ...]:
-    marked: dict[tuple[int | None, str, int | None], set[str]] = {}
-    for event, mark in (
-        ("checkpoint.save_started", "started"),
-        ("checkpoint.save_finished", "finished"),
-        ("checkpoint.save_scheduled", "scheduled"),
-        ("checkpoint.save_failed", "failed"),
-    ):
-        for row in facts.events(event):
-            path = row.attr("path")
-            near = None if path or row.step is not None else _step_before(facts, row)
-            marks = marked.setdefault((row.step, path, near), set())
-            marks.add(mark)
-            if row.attr("completion") == "none":
-                marks.add("silent end")
-                if event == "checkpoint.save_started" and _went_on(facts, row):
-                    marks.add("finished")
-    return tuple(
-        Save(
-            step=step,
-            path=path or None,
-            started="started" in marks,
-            finished="finished" in marks,
-            scheduled_async="scheduled" in marks,
-            failed="failed" in marks or (failing and not marks & {"finished", "silent end"}),
-            near_step=near,
-        )
-        for (step, path, near), marks in sorted(
-            marked.items(), key=lambda item: (item[0][0] is None, item[0][0] or item[0][2] or 0, item[0][1])
-        )
-    )
+def _launched(facts: Facts) -> dict[str, int]:
+    """The parallel sizes of the launch that failed; a size of 1 that nothing states is left out."""
+    grid, world = facts.topology.grid, facts.topology.world_size
+    if grid is None:
+        return {"world": world} if world else {}
+    rare = {name: size for name, size in (("cp", grid.cp), ("ep", grid.ep)) if size > 1}
+    return {"world": world or grid.world_size, "tp": grid.tp, "pp": grid.pp, "dp": grid.dp, **rare}
 
 
-def _step_before(facts: Facts, row: Row) -> int | None:
-    """The last step that was printed before a line: in its own file, else by the clock."""
-    own = [r for r in facts.progress if r.file == row.file and r.byte_offset < row.byte_offset and r.step is not None]
-    if own:
-        return max(own, key=lambda r: r.byte_offset).step
-    return None if row.time is None else facts.step_near(row.time)
-
-
-def _loads(facts: Facts, chosen: Finding | None) -> tuple[Load, ...]:
-    refused = chosen is not None and chosen.signature in _REFUSED
-    found = []
-    for row in facts.events("checkpoint.loaded", "checkpoint.load_failed", "checkpoint.load_started"):
-        begun = row.event == "checkpoint.load_started" and not _went_on(facts, row)
-        if not begun or refused:
-            path = _whole_path(row.attr("path"))
-            found.append(Load(row.step, path or None, row.event == "checkpoint.load_failed", begun))
+def _cautions(facts: Facts, doubt: Doubt | None) -> tuple[str, ...]:
+    found = [f"{doubt.why} ({place(doubt.row)})"] if doubt and doubt.step is None else []
+    fresh = next(iter(facts.events("megatron.from_scratch")), None)
+    if fresh is not None:
+        found.append(f"a start found no checkpoint and began at random weights without stopping ({place(fresh)})")
     return tuple(found)
 
 
 def _relapsed(facts: Facts) -> frozenset[int]:
     """Steps that more than one run of the job loaded while non-finite numbers followed and no save came behind them."""
-    bad = nan_step(facts)
+    first = first_nan(facts)
+    bad = first.step if first else None
     loads: Counter[tuple[str, int]] = Counter()
     for row in facts.events("checkpoint.loaded"):
         if row.step is not None:
             loads[row.writer, row.step] += row.count
     newest = max((r.step for r in facts.events("checkpoint.save_finished") if r.step is not None), default=0)
     return frozenset(s for (_, s), n in loads.items() if n > 1 and bad is not None and newest <= s < bad)
-
-
-def _whole_path(path: str) -> str:
-    """The checkpoint that a loaded file is a part of, where a folder above it states a step; else the path."""
-    parts = path.split("/")
-    level = next((n for n, part in enumerate(parts[:-1], 1) if step_of(part) is not None), len(parts))
-    return "/".join(parts[:level])
-
-
-def _listed(facts: Facts) -> tuple[Listed, ...]:
-    rows = facts.events("checkpoint.listed")
-    sizes = [(r.attr("path"), size_of(r.attr("size"), kib=r.attr("unit") == "KiB")) for r in rows]
-    return tuple(compare((path, size) for path, size in sizes if size is not None))
-
-
-def _went_on(facts: Facts, row: Row) -> bool:
-    """Whether training steps were printed after a line: a save or load that the framework does not end with a word."""
-    return any(
-        (r.file == row.file and r.byte_offset > row.byte_offset)
-        or (r.time is not None and row.time is not None and row.timestamp_basis == "printed" and r.time > row.time)
-        for r in facts.progress
-    )
-
-
-def _failed_while_saving(facts: Facts, chosen: Finding | None) -> bool:
-    """Whether a save was open when the job died; frameworks that never print the end of a save do not count."""
-    begun = [r for r in facts.events("checkpoint.save_started") if r.attr("completion") != "none"]
-    finished = {r.step for r in facts.events("checkpoint.save_finished")}
-    return chosen is not None and bool(finished) and bool({r.step for r in begun} - finished)
 
 
 def _save_interval(facts: Facts) -> int | None:

@@ -13,6 +13,8 @@ _FIRST_STEPS = 10
 _ANNOUNCES = frozenset({"megatron", "deepspeed"})
 #: The same, by the packages that stand in tracebacks.
 _ANNOUNCING_CODE = re.compile(r"/(?:olmo|olmo_core|megatron|deepspeed)/")
+#: Lightning, by its package in tracebacks: it saves without a line.
+_LIGHTNING = re.compile(r"/(?:lightning|pytorch_lightning|lightning_fabric)/")
 #: More collectives than a set-up takes mean that training went on, whether or not its step lines were kept.
 _SETUP_COLLECTIVES = 50
 #: Events that only a running training gives.
@@ -45,6 +47,8 @@ def why_nothing_saved(facts: Facts, chosen: Finding | None) -> str:
             return "it failed in its first steps, and the logs mention no save"
         if steps and min(steps) <= _FIRST_STEPS and any(_announces_saves(r) for r in facts.rows):
             return "the logs hold the run from its first steps on, and its framework announces saves: none is in them"
+        if _in_first_epoch(facts):
+            return "it failed in its first epoch, and Lightning saves at the end of one unless told otherwise"
         return ""
     if any((r.seq or 0) > _SETUP_COLLECTIVES or r.event in _TRAINING for r in facts.rows):
         return ""
@@ -54,6 +58,18 @@ def why_nothing_saved(facts: Facts, chosen: Finding | None) -> str:
     if chosen is not None and (shown or _of_the_start(chosen)):
         return "it failed during start-up, before its first training step, so there was nothing to save"
     return ""
+
+
+def _in_first_epoch(facts: Facts) -> bool:
+    """Whether Lightning's bar never left epoch 0 (it counts from 0), in a run that loaded nothing."""
+    if facts.events("checkpoint.loaded", "checkpoint.load_started") or not any(_of_lightning(r) for r in facts.rows):
+        return False
+    bars = [r for r in facts.progress if r.attr("epoch")]
+    return bool(bars) and all(r.attr("epoch") == "0" and r.attr("total") != str(r.step) for r in bars)
+
+
+def _of_lightning(row: Row) -> bool:
+    return row.emitter == "lightning" or bool(_LIGHTNING.search(row.attr("frames")))
 
 
 def _of_the_start(chosen: Finding) -> bool:

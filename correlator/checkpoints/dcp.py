@@ -17,6 +17,7 @@ from typing import Any
 
 from correlator.checkpoints.disk import File, Folder, Window, shown
 from correlator.checkpoints.model import Findings, Reading
+from correlator.checkpoints.parallel import look
 from correlator.checkpoints.pickles import Call, Refused, read_pickle
 from correlator.checkpoints.torch_file import attributes, inspect_stream, whole
 
@@ -125,6 +126,8 @@ def check(folder: Folder, findings: Findings, reading: Reading) -> Metadata | No
     """Check a DCP directory and report to ``findings``; its metadata, or None when there is none that can be read."""
     shards = {name: file for name, file in folder.files.items() if name.endswith(".distcp")}
     described = folder.files.get(".metadata")
+    if findings.commit is None:
+        findings.mark(".metadata", described is not None)
     if described is None:
         if ".metadata.tmp" in folder.files:
             findings.fault(".metadata is still .metadata.tmp: the save died before its last step")
@@ -173,6 +176,7 @@ def _check_files(metadata: Metadata, folder: Folder, findings: Findings, reading
     for item in metadata.items:
         by_file[item.file].append(item)
     share = len(metadata.items)
+    whole_files: list[tuple[File, list[Item]]] = []
     for name, items in sorted(by_file.items()):
         file = _member(folder, name)
         expected = max(item.offset + item.length for item in items)
@@ -185,7 +189,8 @@ def _check_files(metadata: Metadata, folder: Folder, findings: Findings, reading
                 f"{shown(name, 120)} has {file.size} bytes instead of {expected}: it belongs to another save"
             )
         else:
-            _check_items(file, items, findings, reading, share)
+            whole_files.append((file, items))
+    look(whole_files, lambda one, found, own: _check_items(*one, found, own, share), findings, reading)
     spare = sorted(name for name in folder.files if name.endswith(".distcp") and name not in by_file)
     if spare:
         findings.note(

@@ -6,6 +6,7 @@ what a caller asks for.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -21,8 +22,14 @@ MAX_DEPTH = 6
 """Levels below a checkpoint's own folder that are walked."""
 
 
+SMALL_BYTES = 256 << 10
+"""A file up to this length is read at once."""
+
+
 def shown(text: str, limit: int) -> str:
     """``text`` fit for a terminal and for JSON: no control characters, no lone surrogates, at most ``limit`` long."""
+    if text.isascii() and text.isprintable() and len(text) <= limit:
+        return text
     clean = "".join(
         c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.encode("utf-8", "backslashreplace").decode()
     )
@@ -42,14 +49,18 @@ class File:
     linked: bool = False
 
     def open(self) -> BinaryIO:
-        """The open file, unbuffered position 0. Raises OSError, also when it is no regular file any more."""
+        """The open file at position 0; of a small one the whole content, because each access to a parallel file system
+        costs more than the bytes. Raises OSError, also when it is no regular file any more."""
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self.path, flags)
         stream = os.fdopen(descriptor, "rb")
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             stream.close()
             raise OSError("not a regular file")
-        return stream
+        if self.size > SMALL_BYTES:
+            return stream
+        with stream:
+            return io.BytesIO(stream.read(self.size))
 
     def text(self, limit: int = 64 << 20) -> str:
         """The content as UTF-8 (bad bytes replaced). Raises OSError, also when it is longer than ``limit`` bytes."""
@@ -57,11 +68,10 @@ class File:
 
     def bytes(self, limit: int = 64 << 20) -> bytes:
         """The content. Raises OSError, also when it is longer than ``limit`` bytes."""
-        with self.open() as stream:
-            data = stream.read(limit + 1)
-        if len(data) > limit:
+        if self.size > limit:
             raise OSError(f"larger than {limit >> 20} MiB")
-        return data
+        with self.open() as stream:
+            return stream.read(limit)
 
 
 class Folder:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from correlator.checkpoints.disk import File, Folder, shown
 from correlator.checkpoints.layouts import load_layouts
@@ -18,6 +20,13 @@ MAX_LEVELS = 5
 
 MAX_FOLDERS = 20_000
 """Directories visited in search of checkpoints, so that a scan pointed at a whole file system ends."""
+
+
+_RANK = re.compile(r"(rank[-_]?)\d+")
+"""What differs between the files of the ranks."""
+
+Progress = Callable[[int, int], None]
+"""Called with (files done, files in all)."""
 
 
 @dataclass
@@ -36,6 +45,9 @@ class _Found:
             return self.folder.rel
         if len(self.files) == 1:
             return self.files[0].rel
+        together = {_RANK.sub(r"\1{rank}", file.rel) for file in self.files}
+        if len(together) == 1:
+            return together.pop()
         return self.parent.rel if self.parent is not None else "."
 
     @property
@@ -52,13 +64,36 @@ class _Found:
         return (-1 if step is None else step, rank_in_series(self.name), newest)
 
 
-def scan(root: Path, *, deep: bool = False) -> Inventory:
+class _Counter:
+    """Files looked into so far; those of a checkpoint that were not counted one by one are counted at its end."""
+
+    def __init__(self, total: int, report: Progress | None) -> None:
+        self._total, self._report = total, report
+        self._done = self._ended = 0
+        self._lock = Lock()
+
+    def step(self) -> None:
+        """One file more."""
+        if self._report is not None:
+            with self._lock:
+                self._done = min(self._done + 1, self._total)
+            self._report(self._done, self._total)
+
+    def finish(self, files: int) -> None:
+        """A checkpoint of so many files is done."""
+        self._ended += files
+        if self._report is not None:
+            self._done = self._ended
+            self._report(self._done, self._total)
+
+
+def scan(root: Path, *, deep: bool = False, progress: Progress | None = None) -> Inventory:
     """All checkpoints below ``root``, newest first.
 
     ``deep`` reads every byte: CRCs, stored SHA-256 sums, all tensors for NaN and Inf. Otherwise directories,
     descriptions and a sample of the numbers are read, the newest checkpoints first, at most 512 MiB in all. Raises
     UsageError when ``root`` is missing, no directory or cannot be listed. Nothing is written, no pickle is loaded, no
-    link out of ``root`` followed.
+    link out of ``root`` followed. ``progress`` is called, from any thread, with (files done, files in all).
     """
     try:
         top = Folder(root.resolve(strict=True))
@@ -70,17 +105,19 @@ def scan(root: Path, *, deep: bool = False) -> Inventory:
         raise UsageError(f"{root} {top.problems[0]}")
     visited: list[Folder] = []
     found = list(_search(top, visited))
-    left, reading = SCAN_BYTES, Reading(deep=deep)
+    counter = _Counter(sum(len(item.files) for item in found), progress)
+    left, reading = SCAN_BYTES, Reading(deep=deep, seen=counter.step)
     for item in sorted(found, key=lambda item: item.order, reverse=True):
         granted = reading.bytes_left = min(CHECKPOINT_BYTES, left)
         item.findings = _read(item, reading)
         left -= granted - max(reading.bytes_left, 0)
+        counter.finish(len(item.files))
     found += _hollow(found, visited)
     _compare(found)
     found.sort(key=lambda item: item.path)
     found.sort(key=lambda item: item.order, reverse=True)
     checkpoints = tuple(
-        item.findings.checkpoint(item.layout.name, item.path, item.files) for item in found if item.findings is not None
+        item.findings.checkpoint(item.layout, item.path, item.files) for item in found if item.findings is not None
     )
     tracker, problem = _tracker(visited, found, checkpoints)
     return Inventory(str(top.path), checkpoints, tracker, problem)

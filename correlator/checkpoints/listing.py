@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from correlator.checkpoints.model import OPTIMIZER_FIXED, Checkpoint, Inventory
+from correlator.checkpoints.fit import fit
+from correlator.checkpoints.model import Checkpoint, Inventory, Rescale
 from correlator.checkpoints.resume import judge
 from correlator.checkpoints.said import LogSide
 from correlator.diagnosis import Resume
@@ -13,7 +14,12 @@ from correlator.diagnosis import Resume
 
 @dataclass(frozen=True)
 class Entry:
-    """One checkpoint. ``fits``: whether it loads under the sizes asked for; None when it does not tell or none are."""
+    """One checkpoint.
+
+    ``fits``: whether it loads under the sizes asked for; None when it does not tell or none are. ``commit``: the file
+    written last as a mark, None where the layout has none; ``committed``: whether it is there. ``other_sizes``: what
+    other sizes of a next run mean.
+    """
 
     path: str
     iteration: int | None
@@ -25,6 +31,9 @@ class Entry:
     problems: list[str]
     fits: bool | None
     fit_notes: list[str]
+    commit: str | None
+    committed: bool
+    other_sizes: str
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,8 @@ class Listing:
         for one in self.checkpoints:
             step = "step unknown" if one.iteration is None else f"step {one.iteration}"
             sizes = " ".join(f"{name}={size}" for name, size in one.topology.items())
-            head = f"{_STATE[one.complete]:<12}{step}  {one.path}  ({one.layout}{', ' + sizes if sizes else ''})"
+            facts = ", ".join(part for part in (one.layout, sizes, _bytes(one.size_bytes), _commit(one)) if part)
+            head = f"{_STATE[one.complete]:<12}{step}  {one.path}  ({facts})"
             lines += [head, *(f"            - {text}" for text in [*one.problems, *one.fit_notes])]
         if self.tracker is not None:
             lines += ["", f"The framework's own mark points to {self.tracker}."]
@@ -63,6 +73,19 @@ _ANSWER = {
 }
 
 
+def _bytes(count: int) -> str:
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def _commit(one: Entry) -> str:
+    if one.commit is None:
+        return "this layout has no commit mark"
+    return f"{one.commit} is there" if one.committed else f"no {one.commit}"
+
+
 def describe(inventory: Inventory, asked: Mapping[str, int]) -> Listing:
     """``asked``: the sizes of the run to come (world, tp, pp, dp, cp, ep); only those stated are compared."""
     entries = [_entry(one, asked) for one in inventory.checkpoints]
@@ -75,28 +98,14 @@ def describe(inventory: Inventory, asked: Mapping[str, int]) -> Listing:
 
 
 def _entry(one: Checkpoint, asked: Mapping[str, int]) -> Entry:
-    fits, notes = _fit(one, asked)
+    fitting = fit(one, asked)
     return Entry(
         one.path, one.iteration, one.layout, one.complete, one.finite, dict(one.topology), one.size_bytes,
-        list(one.problems), fits, notes,
+        list(one.problems), fitting.loads, list(fitting.notes), one.commit, one.committed, _other_sizes(one.rescale),
     )  # fmt: skip
 
 
-#: Layouts whose shards are bound to sizes, and to which; all others are resharded on load.
-_BOUND = {"megatron-legacy": ("tp", "pp", "ep"), "deepspeed": ("tp", "pp", "dp", "world")}
-
-
-def _fit(one: Checkpoint, asked: Mapping[str, int]) -> tuple[bool | None, list[str]]:
-    known = [name for name in asked if name in one.topology]
-    if not known:
-        return None, []
-    changed = [name for name in known if one.topology[name] != asked[name]]
-    bound = _BOUND.get(one.layout, ())
-    if OPTIMIZER_FIXED in one.problems:
-        bound = ("tp", "pp")
-    notes = [
-        f"saved with {name}={one.topology[name]}, asked for {name}={asked[name]}: "
-        + ("does not load so" if name in bound else "resharded on load; random-number and loader state may be lost")
-        for name in changed
-    ]
-    return not any(name in bound for name in changed), notes
+def _other_sizes(rules: Rescale) -> str:
+    fixed = f"does not load with another {', '.join(rules.fixed)}" if rules.fixed else "resharded on load"
+    way = f"; {rules.convert}" if rules.convert else ""
+    return fixed + way + (f"; not kept: {rules.lost}" if rules.lost else "")

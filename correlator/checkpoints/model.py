@@ -13,14 +13,25 @@ from correlator.checkpoints.disk import File, Folder, shown
 MAX_PROBLEMS = 12
 """Problems kept per checkpoint: a save of a thousand ranks that lost them all must stay readable."""
 
-OPTIMIZER_FIXED = "the optimizer state fits only the same tensor and pipeline sizes"
-"""A problem of a checkpoint that is complete for the sizes it was saved with."""
-
 SCAN_BYTES = 512 << 20
 """Tensor bytes read by a scan that is not deep, over all its checkpoints, newest first."""
 
 CHECKPOINT_BYTES = 64 << 20
 """Tensor bytes read of one checkpoint by a scan that is not deep."""
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """What happens when the next run has other sizes.
+
+    ``fixed``: the sizes (tp, pp, ep, cp, dp, world) under whose change it does not load; all others are resharded on
+    load. ``convert``: how it is brought to other sizes of these offline, empty when there is no way. ``lost``: what
+    does not come along although it loads, empty when all does.
+    """
+
+    fixed: tuple[str, ...] = ()
+    convert: str = ""
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,8 @@ class Checkpoint:
     ``finite``: False when NaN or Inf stands in weights or optimizer state, True when none was found in what was read
     (all of it with ``deep``, a sample of large tensors without), None when no number was read. ``problems`` may be
     non-empty for a complete checkpoint: limits such as a lost random-number state. ``topology`` has the sizes the
-    files tell: tp, pp, ep, cp, dp, world. ``mtime_ns`` is that of the newest file.
+    files tell: tp, pp, ep, cp, dp, world. ``mtime_ns`` is that of the newest file. ``commit``: the file whose presence
+    says that the save was finished, None where the layout has none; ``committed``: whether it is there.
     """
 
     path: str
@@ -44,6 +56,9 @@ class Checkpoint:
     finite: bool | None
     size_bytes: int
     mtime_ns: int
+    commit: str | None = None
+    committed: bool = False
+    rescale: Rescale = field(default_factory=Rescale)
 
 
 @dataclass(frozen=True)
@@ -64,16 +79,22 @@ SCAN_METADATA_BYTES = 128 << 20
 """Bytes of ``.metadata`` read by a scan that is not deep; a megabyte takes about 0.2 s."""
 
 
+def _ignore() -> None:
+    pass
+
+
 @dataclass
 class Reading:
     """How much may be read. ``deep`` lifts all limits on bytes; otherwise they shrink with what is read.
 
-    ``bytes_left`` is for tensors of one checkpoint, ``metadata_left`` for ``.metadata`` of all that follow.
+    ``bytes_left`` is for tensors of one checkpoint, ``metadata_left`` for ``.metadata`` of all that follow. ``seen`` is
+    called, from any thread, after every file looked into.
     """
 
     deep: bool = False
     bytes_left: int = CHECKPOINT_BYTES
     metadata_left: int = SCAN_METADATA_BYTES
+    seen: Callable[[], None] = _ignore
 
     def allow(self, wanted: int, tensors: int) -> int:
         """Bytes to read of a tensor of ``wanted`` bytes, when ``tensors`` of them share the limit. Subtracts them."""
@@ -84,6 +105,12 @@ class Reading:
         self.bytes_left -= granted
         return granted
 
+    def split(self, parts: int) -> list[Reading]:
+        """Equal shares of the bytes, taken from this one; so what is read does not depend on who is faster."""
+        share = max(self.bytes_left, 0) // max(parts, 1)
+        self.bytes_left -= share * parts
+        return [Reading(self.deep, share, self.metadata_left, self.seen) for _ in range(parts)]
+
 
 @dataclass
 class Findings:
@@ -91,7 +118,8 @@ class Findings:
 
     ``late``: times speak of a half overwritten save; whether they can be trusted shows only beside the other
     checkpoints. ``parts``: names that must be the same in another iteration of the same topology; ``described``: that
-    topology is known from the content, not only guessed from these names.
+    topology is known from the content, not only guessed from these names. ``commit``, ``committed``, ``rescale``: as in
+    :class:`Checkpoint`; None leaves what the layout says in general.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -103,6 +131,14 @@ class Findings:
     parts: frozenset[str] = frozenset()
     described: bool = False
     dropped: int = 0
+    commit: str | None = None
+    committed: bool = False
+    rescale: Rescale | None = None
+
+    def mark(self, name: str, present: bool) -> bool:
+        """Take in the commit mark: the file that is written last, and whether it is there. Returns ``present``."""
+        self.commit, self.committed = name, present
+        return present
 
     def fault(self, text: str) -> None:
         """Something the layout demands is missing or broken: the checkpoint is incomplete."""
@@ -130,10 +166,10 @@ class Findings:
             if type(size) is int and 0 < size < 1_000_000:
                 self.topology.setdefault(name, size)
 
-    def absorb(self, inner: Findings, name: str) -> None:
-        """Take in the findings on a part of this checkpoint, a directory ``name`` inside it."""
+    def absorb(self, inner: Findings, name: str = "") -> None:
+        """Take in the findings on a part of this checkpoint; ``name`` is that of its directory, to be told."""
         for problem in inner.problems:
-            self._add(f"{name}: {problem}")
+            self._add(f"{name}: {problem}" if name else problem)
         if inner.complete is False or self.complete is False:
             self.complete = False
         elif inner.complete is None:
@@ -141,6 +177,7 @@ class Findings:
         self.numbers(inner.finite)
         self.sizes(**inner.topology)
         self.late = self.late or inner.late
+        self.rescale = self.rescale or inner.rescale
         self.dropped += inner.dropped
 
     def _add(self, text: str) -> None:
@@ -152,7 +189,7 @@ class Findings:
         else:
             self.dropped += 1
 
-    def checkpoint(self, layout: str, path: str, files: Sequence[File]) -> Checkpoint:
+    def checkpoint(self, layout: Layout, path: str, files: Sequence[File]) -> Checkpoint:
         """The finished value. ``files`` are all files that belong to it."""
         problems = list(self.problems)
         if self.dropped:
@@ -160,13 +197,16 @@ class Findings:
         return Checkpoint(
             path=shown(path, 4096),
             iteration=self.iteration,
-            layout=layout,
+            layout=layout.name,
             complete=self.complete,
             problems=tuple(problems),
             topology=dict(self.topology),
             finite=self.finite,
             size_bytes=sum(file.size for file in files),
             mtime_ns=max((file.mtime_ns for file in files), default=0),
+            commit=self.commit,
+            committed=self.committed,
+            rescale=self.rescale or layout.rescale,
         )
 
 
@@ -178,12 +218,13 @@ class Layout:
     with a directory that is one checkpoint, ``groups`` and ``read_files`` with checkpoints that are loose files:
     ``groups`` returns the sets of files, among those offered, that form one each. ``trackers``: mark file beside the
     checkpoints -> reader of its text, None when that text is no mark. ``hint``: how one resumes, with ``{path}``,
-    ``{parent}``, ``{name}`` and ``{iteration}`` to be filled in.
+    ``{parent}``, ``{name}`` and ``{iteration}`` to be filled in. ``rescale``: what other sizes of the next run mean.
     """
 
     name: str
     order: int
     hint: str
+    rescale: Rescale
     recognises: Callable[[Folder], bool] | None = None
     read: Callable[[Folder, Reading], Findings] | None = None
     groups: Callable[[Sequence[File]], list[list[File]]] | None = None

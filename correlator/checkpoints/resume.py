@@ -7,9 +7,10 @@ was printed or training went on behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from correlator.checkpoints.fit import fit
 from correlator.checkpoints.hints import hint_for
 from correlator.checkpoints.layouts import load_layouts
 from correlator.checkpoints.model import Checkpoint, Inventory
@@ -47,6 +48,7 @@ class _Weighed:
     checkpoint: Checkpoint
     taint: str | None
     confirmed: bool
+    doubt: str = "the logs announce its save and do not confirm it"
 
     @property
     def usable(self) -> bool:
@@ -61,11 +63,8 @@ class _Weighed:
 
 
 def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
-    arrived = {save.step: durable(save, logs) for save in merged(logs)}
-    weighed = [
-        _Weighed(one, taint(one.iteration, logs, finite=one.finite), arrived.get(one.iteration, True))
-        for one in _for_training(inventory.checkpoints)
-    ]
+    saves = {save.step: save for save in merged(logs) if save.step is not None}
+    weighed = [_weigh(one, saves, logs) for one in _for_training(inventory.checkpoints)]
     candidates = [_candidate(inventory, one) for one in weighed] + _not_on_disk(inventory, logs)
     candidates.sort(key=lambda c: -1 if c.iteration is None else c.iteration, reverse=True)
     answer = Resume(candidates=candidates[:MAX_CANDIDATES])
@@ -78,8 +77,9 @@ def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
     finite = ", its numbers are finite as far as read" if best.finite else ""
     answer.reasons.append(f"{_label(best)} is complete{finite}{_lost(best.iteration, logs)}")
     answer.reasons += [f"limit: {problem}" for problem in best.problems]
+    answer.reasons += [f"this launch: {note}" for note in fit(best, logs.sizes).notes]
     if not chosen.confirmed:
-        answer.reasons.append("the logs announce its save and do not confirm it: check it deeply before use")
+        answer.reasons.append(f"{chosen.doubt}; check it deeply before use")
     if logs.storage_errors_during_save:
         answer.reasons.append("storage reported errors during a save: check it deeply before use")
     newer = weighed[: weighed.index(chosen)][:MAX_CANDIDATES]
@@ -92,6 +92,14 @@ def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
     if answer.status == "safe":
         answer.reasons.append(f"to resume: {hint_for(inventory, best)}")
     return answer
+
+
+def _weigh(one: Checkpoint, saves: Mapping[int, Save], logs: LogSide) -> _Weighed:
+    said = None if one.iteration is None else saves.get(one.iteration)
+    doubtful = taint(one.iteration, logs, finite=one.finite)
+    if said is None or durable(said, logs):
+        return _Weighed(one, doubtful, True)
+    return _Weighed(one, doubtful, False, f"the logs announce its save and do not confirm it: {basis(said)}")
 
 
 def _make_suspect(answer: Resume, logs: LogSide) -> None:
@@ -173,7 +181,7 @@ def _states(logs: LogSide) -> list[_State]:
     for load in loads:
         if not load.failed and load.step not in known:
             known.add(load.step)
-            states.insert(0, (Save(load.step, load.path), True, taint(load.step, logs, finite=None)))
+            states.insert(0, (Save(load.step, load.path, at=load.at), True, taint(load.step, logs, finite=None)))
     states = [(s, d and s.step not in failed and s.path not in failed, t) for s, d, t in states]
     states.sort(key=lambda state: -1 if state[0].step is None else state[0].step)
     states.reverse()
@@ -245,7 +253,7 @@ def _why_not(weighed: _Weighed) -> str:
         return weighed.taint
     if one.complete is None:
         return f"not decidable: {one.problems[0] if one.problems else 'not checked'}"
-    return "the logs announce its save and do not confirm it"
+    return weighed.doubt
 
 
 def _label(one: Checkpoint) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from correlator.checkpoints.listed import Listed
 from correlator.checkpoints.names import rank_in_series, step_of
@@ -14,7 +14,8 @@ class Save:
     """What the logs say about one save. ``step`` and ``path`` may both be unknown: a bare "Saving checkpoint...".
 
     ``scheduled_async``: only handed to a background writer, which is no sign that it arrived. ``near_step``: the last
-    step printed before the line, for a save that states none. ``listed``: how a listing shows it.
+    step printed before the line, for a save that states none. ``listed``: how a listing shows it. ``rewritten``: it was
+    whole, and a later run began to write it anew and did not finish. ``at``: file and line of what proves most.
     """
 
     step: int | None = None
@@ -25,6 +26,8 @@ class Save:
     failed: bool = False
     near_step: int | None = None
     listed: Listed | None = None
+    rewritten: bool = False
+    at: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Load:
     path: str | None = None
     failed: bool = False
     refused: bool = False
+    at: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,15 @@ class LogSide:
     printed. ``storage_errors_during_save``: file-system errors on a writing node between the lines of a save.
     ``nothing_saved``: why there can be no checkpoint, such as a failure before the first step; empty when the logs do
     not show it. ``relapsed``: steps from which runs began again and again and met non-finite numbers each time.
-    ``cautions``: what to add to any answer.
+    ``diverged_from_step``: first step of a loss that jumped, or of a loss scale that fell, to the end. ``cautions``:
+    what to add to any answer. ``sizes``: of the launch that failed (world, tp, pp, dp, cp, ep), as far as known.
     """
 
     saves: tuple[Save, ...] = ()
     nan_step: int | None = None
+    nan_at: str = ""
+    diverged_from_step: int | None = None
+    diverged_why: str = ""
     suspect_from_step: int | None = None
     suspect_why: str = "silent corruption"
     last_step: int | None = None
@@ -62,6 +70,7 @@ class LogSide:
     listed: tuple[Listed, ...] = ()
     relapsed: frozenset[int] = frozenset()
     cautions: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 def merged(logs: LogSide) -> list[Save]:
@@ -79,6 +88,9 @@ def merged(logs: LogSide) -> list[Save]:
             known.scheduled_async or save.scheduled_async,
             known.failed or save.failed,
             save.near_step if known.near_step is None else known.near_step,
+            None,
+            known.rewritten or save.rewritten,
+            save.at if save.finished or save.failed or not known.at else known.at,
         )
     kept = list(found.values())
     # Behind an undated save another one was begun, so training went on: that is all its place in the row tells.
@@ -126,7 +138,7 @@ def durable(save: Save, logs: LogSide) -> bool:
     """Whether the logs show that the save reached the disk."""
     if save.listed is not None and save.listed.whole is not None:
         return save.listed.whole
-    if save.failed:
+    if save.failed or save.rewritten:
         return False
     if save.finished:
         return True
@@ -140,33 +152,44 @@ def durable(save: Save, logs: LogSide) -> bool:
 
 def taint(step: int | None, logs: LogSide, *, finite: bool | None) -> str | None:
     """Why a complete checkpoint of this step cannot be trusted. Weights read and found finite acquit it of NaN."""
-    limits = [
-        limit for limit in (logs.nan_step if finite is not True else None, logs.suspect_from_step) if limit is not None
-    ]
+    bad = logs.nan_step if finite is not True else None
+    limits = [limit for limit in (bad, logs.suspect_from_step, logs.diverged_from_step) if limit is not None]
     if step is None:
         return "its step is not known, so it may have been saved after the numbers went wrong" if limits else None
     if finite is not True and logs.nan_step is not None and step >= logs.nan_step:
-        return f"it was saved at step {step}, non-finite numbers appear from step {logs.nan_step}"
+        return f"it was saved at step {step}, non-finite numbers appear from step {logs.nan_step}{_in(logs.nan_at)}"
     if finite is not True and step in logs.relapsed:
         return (
             f"more than one run began from step {step} and met non-finite numbers again, so its state may be the cause"
         )
     if logs.suspect_from_step is not None and step >= logs.suspect_from_step:
         return f"it was saved at step {step}, its numbers are under suspicion by then: {logs.suspect_why}"
+    if logs.diverged_from_step is not None and step >= logs.diverged_from_step:
+        return (
+            f"it was saved at step {step}, training went wrong from step {logs.diverged_from_step}: {logs.diverged_why}"
+        )
     return None
+
+
+def _in(place: str) -> str:
+    return f" ({place})" if place else ""
 
 
 def basis(save: Save) -> str:
     """On what the judgement about a save rests, as a clause."""
     if save.listed is not None and save.listed.whole is not None:
         return save.listed.why
-    if save.failed:
-        return "its save failed or was never finished"
-    if save.finished:
-        return "the logs say that it was saved"
-    if save.scheduled_async:
-        return "only scheduled in the background, never reported as written"
-    return "its save was begun and never finished" if save.started else "this job loaded it"
+    if save.rewritten:
+        text = "a later run began to write it anew and did not finish: it is half overwritten"
+    elif save.failed:
+        text = "its save failed or was never finished"
+    elif save.finished:
+        text = "the logs say that it was saved"
+    elif save.scheduled_async:
+        text = "only scheduled in the background, never reported as written"
+    else:
+        text = "its save was begun and never finished" if save.started else "this job loaded it"
+    return text + _in(save.at)
 
 
 def named(save: Save) -> str:
@@ -184,5 +207,6 @@ def flaw(save: Save, doubt: str | None) -> str:
     if doubt is None and unlisted and save.started and not save.finished and not save.scheduled_async:
         name = f"the save of step {save.step}" if save.step is not None else named(save)
         end = "failed or was not finished" if save.failed else "was begun and never finished"
-        return f"{name if save.path is None or save.step is not None else f'the save to {save.path}'} {end}"
+        subject = name if save.path is None or save.step is not None else f"the save to {save.path}"
+        return f"{subject} {end}{_in(save.at)}"
     return f"{named(save)}: {doubt or basis(save)}"

@@ -9,7 +9,7 @@ Source: PyTorch ``torch/serialization.py``, ``torch/_utils.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -17,6 +17,7 @@ from correlator.checkpoints import finite
 from correlator.checkpoints.disk import File, Window, shown
 from correlator.checkpoints.finite import ITEM_BYTES, Tensor
 from correlator.checkpoints.model import Findings, Reading
+from correlator.checkpoints.parallel import look
 from correlator.checkpoints.pickles import Call, Ended, Global, Hostile, Persistent, Refused, read_pickle
 from correlator.checkpoints.zip_check import ZipReport, check_zip, data_offset, read_member
 
@@ -96,6 +97,15 @@ def inspect(file: File, findings: Findings, reading: Reading, *, label: str | No
     except OSError as error:
         findings.doubt(f"{label}: cannot be read: {error.strerror or error}")
         return None
+
+
+def inspect_all(files: Sequence[tuple[str, File]], findings: Findings, reading: Reading) -> list[Any]:
+    """:func:`inspect` on many (label, file), several at a time; their trees in the same order."""
+
+    def one(item: tuple[str, File], found: Findings, share: Reading) -> Any:
+        return inspect(item[1], found, share, label=item[0], files=len(files))
+
+    return look(files, one, findings, reading)
 
 
 def inspect_stream(

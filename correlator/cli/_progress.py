@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -15,12 +15,12 @@ _PATIENCE_S = 1.0
 
 
 @contextmanager
-def progress_on_stderr() -> Iterator[Callable[[int, int], None] | None]:
-    """Gives a function to call with (bytes done, bytes in all), or None where nobody watches."""
+def progress_on_stderr(unit: Literal["bytes", "files"] = "bytes") -> Iterator[Callable[[int, int], None] | None]:
+    """Gives a function to call with (done, in all), counted in ``unit``, or None where nobody watches."""
     if not sys.stderr.isatty():
         yield None
         return
-    bar = _LateBar()
+    bar = _LateBar(unit)
     try:
         yield bar.update
     finally:
@@ -30,7 +30,8 @@ def progress_on_stderr() -> Iterator[Callable[[int, int], None] | None]:
 class _LateBar:
     """A progress bar that is drawn only if the work takes long."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
         self._begun = time.monotonic()
         self._bar: Progress | None = None
 
@@ -43,11 +44,19 @@ class _LateBar:
 
     def _draw(self, done: int, total: int) -> Progress:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
         from correlator.report.layout import page_width
 
-        columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        count = DownloadColumn() if self._unit == "bytes" else MofNCompleteColumn()
+        columns = (TextColumn("reading"), BarColumn(), count, TimeRemainingColumn())
         # With a size of its own it does not look into COLUMNS and LINES, which may hold anything.
         console = Console(stderr=True, width=page_width(sys.stderr), height=25)
         bar = Progress(*columns, console=console, transient=True)

@@ -51,11 +51,14 @@ def run(
 
     from correlator.checkpoints import scan
     from correlator.checkpoints.listing import describe
+    from correlator.cli._progress import progress_on_stderr
     from correlator.report.safe import visible_json, visible_lines
 
     chosen = format or form_of(output, _ENDINGS, Format.text)
     asked = {"world": world_size, "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep}
-    found = describe(scan(Path(folder), deep=deep), {name: size for name, size in asked.items() if size is not None})
+    with progress_on_stderr("files") as progress:
+        inventory = scan(Path(folder), deep=deep, progress=progress)
+    found = describe(inventory, {name: size for name, size in asked.items() if size is not None})
     if chosen is Format.json:
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         write_output(output, visible_json(data))

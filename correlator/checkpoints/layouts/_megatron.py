@@ -8,12 +8,41 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from correlator.checkpoints.model import Findings
-from correlator.checkpoints.torch_file import attributes, whole
+from correlator.checkpoints.disk import Folder
+from correlator.checkpoints.model import Findings, Reading, Rescale
+from correlator.checkpoints.torch_file import attributes, inspect_all, whole
 
 ITERATION = re.compile(r"iter_(\d{1,12})")
 
 TRACKER = "latest_checkpointed_iteration.txt"
+
+
+LOST = "random-number states, when tensor or pipeline sizes change, and loader states of another number of ranks"
+"""What the distributed formats drop when they are resharded."""
+
+OPTIMIZER_FIXED = Rescale(
+    fixed=("tp", "pp"),
+    convert="load with the old sizes, save once with --dist-ckpt-optim-fully-reshardable, then change them; or give "
+    "the optimizer up with --no-load-optim --no-load-rng",
+    lost=LOST,
+)
+"""Optimizer states in bucket space (``dp_reshardable``, the default since core 0.15) or gathered on one rank."""
+
+_LOADER = re.compile(r"train_dataloader_dprank(\d{3,6})\.pt")
+
+
+def is_iteration(name: str) -> bool:
+    """Whether a directory of this name holds one save."""
+    return bool(ITERATION.fullmatch(name)) or name == "release"
+
+
+def check_loader(folder: Folder, findings: Findings, reading: Reading) -> None:
+    """States of an external data loader, one file a data-parallel rank, where there are some."""
+    ranks = {int(match[1]): folder.files[match[0]] for match in map(_LOADER.fullmatch, folder.files) if match}
+    inspect_all([(file.name, file) for file in ranks.values()], findings, reading)
+    wanted = max(findings.topology.get("dp", 0), max(ranks, default=-1) + 1)
+    if ranks and len(ranks) < wanted:
+        findings.note(f"data-loader states of {wanted - len(ranks)} of {wanted} data-parallel ranks are missing")
 
 
 def parse_tracker(text: str) -> int | str | None:
@@ -35,6 +64,15 @@ def take_arguments(tree: Any, findings: Findings, label: str) -> dict[str, Any]:
     """Read the saved ``args``: sizes into the topology, and the iteration against that of the directory."""
     saved = attributes(tree)
     args = attributes(saved.get("args"))
+    take_sizes(args, findings)
+    iteration = whole(saved.get("iteration"))
+    if iteration is not None and findings.iteration is not None and iteration != findings.iteration:
+        findings.fault(f"{label} was saved at iteration {iteration}, the directory says {findings.iteration}")
+    return args
+
+
+def take_sizes(args: dict[str, Any], findings: Findings) -> None:
+    """Read the parallel sizes among the saved arguments."""
     findings.sizes(
         tp=args.get("tensor_model_parallel_size"),
         pp=args.get("pipeline_model_parallel_size"),
@@ -43,7 +81,3 @@ def take_arguments(tree: Any, findings: Findings, label: str) -> dict[str, Any]:
         dp=args.get("data_parallel_size"),
         world=args.get("world_size"),
     )
-    iteration = whole(saved.get("iteration"))
-    if iteration is not None and findings.iteration is not None and iteration != findings.iteration:
-        findings.fault(f"{label} was saved at iteration {iteration}, the directory says {findings.iteration}")
-    return args

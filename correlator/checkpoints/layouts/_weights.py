@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from correlator.checkpoints import safetensors
 from correlator.checkpoints.disk import File, shown
 from correlator.checkpoints.model import Findings, Reading
+from correlator.checkpoints.parallel import look
 from correlator.checkpoints.torch_file import inspect
 
 INDEX_END = ".index.json"
@@ -40,14 +41,16 @@ def series(name: str) -> str:
 
 def check(among: Iterable[File], findings: Findings, reading: Reading, *, required: bool) -> None:
     """Check the weights among some files; ``required`` makes it a fault that there are none."""
-    held: dict[str, set[str]] = {}
     files = of(among)
     weights = [file for name, file in files.items() if not name.endswith(INDEX_END)]
-    for file in weights:
+
+    def one(file: File, found: Findings, share: Reading) -> set[str]:
         if file.name.endswith(".safetensors"):
-            held[file.name] = safetensors.inspect(file, findings, reading, files=len(weights))
-        else:
-            inspect(file, findings, reading, files=len(weights))
+            return safetensors.inspect(file, found, share, files=len(weights))
+        inspect(file, found, share, files=len(weights))
+        return set()
+
+    held = dict(zip((file.name for file in weights), look(weights, one, findings, reading), strict=True))
     indices = [file for name, file in files.items() if name.endswith(INDEX_END)]
     for index in indices:
         _check_index(index, files, held, findings)

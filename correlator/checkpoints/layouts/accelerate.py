@@ -10,8 +10,8 @@ import re
 from correlator.checkpoints.disk import Folder
 from correlator.checkpoints.layouts import _weights
 from correlator.checkpoints.layouts._trees import check_ranks, read_trees
-from correlator.checkpoints.model import Findings, Layout, Reading
-from correlator.checkpoints.torch_file import inspect
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
+from correlator.checkpoints.torch_file import inspect_all
 
 _NAME = re.compile(r"checkpoint_(\d{1,12})")
 _RANDOM = re.compile(r"random_states_(\d{1,6})\.pkl")
@@ -29,11 +29,11 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     trees = read_trees(folder, findings, reading)
     _weights.check(folder.files.values(), findings, reading, required=not trees)
     states = [file for file in folder.files.values() if _STATES.fullmatch(file.name)]
-    for file in states:
-        inspect(file, findings, reading, files=1 + len(states))
+    inspect_all([(file.name, file) for file in states], findings, reading)
+    findings.parts = frozenset([file.name for file in states] + list(_weights.of(folder.files.values())))
     if not any(_RANDOM.fullmatch(name) for name in folder.files):
         findings.fault("no random_states_K.pkl, which are written last: the save was not finished")
-    check_ranks(folder, _RANDOM, findings)
+    check_ranks(folder, _RANDOM, findings, reading)
     return findings
 
 
@@ -42,6 +42,7 @@ LAYOUT = Layout(
     order=41,
     recognises=_recognises,
     read=_read,
+    rescale=Rescale(lost="random-number states of another number of ranks"),
     hint="accelerator.load_state({path!r}), in the example scripts --resume_from_checkpoint {path}; "
     "the number counts saves, not steps",
 )

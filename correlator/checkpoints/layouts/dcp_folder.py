@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from correlator.checkpoints import dcp
 from correlator.checkpoints.disk import Folder
-from correlator.checkpoints.model import Findings, Layout, Reading
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 from correlator.checkpoints.names import step_of
 
 
@@ -22,5 +22,6 @@ LAYOUT = Layout(
     order=70,
     recognises=dcp.is_dcp,
     read=_read,
+    rescale=Rescale(lost="objects kept by each rank, such as random-number and data-loader states"),
     hint="torch.distributed.checkpoint.load(state_dict, checkpoint_id={path!r}); another world size is resharded",
 )

@@ -12,19 +12,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from correlator.checkpoints.disk import Folder
-from correlator.checkpoints.model import Findings, Layout, Reading
-from correlator.checkpoints.torch_file import attributes, inspect, whole
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
+from correlator.checkpoints.torch_file import attributes, inspect_all, whole
 
 _TAG = re.compile(r"global_step(\d{1,12})")
-_MODEL = re.compile(r"(?:zero_pp_rank_(\d{1,5})_)?mp_rank_(\d{2,5})_model_states\.pt")
+MODEL = re.compile(r"(?:zero_pp_rank_(\d{1,5})_)?mp_rank_(\d{2,5})_model_states\.pt")
 _OPTIMIZER = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_(\d{1,5})_mp_rank_(\d{2,5})_optim_states\.pt")
 _EXPERT = re.compile(r"layer_(-?\d{1,5})_expert_(\d{1,5})_mp_rank_(\d{2,5})_model_states\.pt")
 _EXPERT_OPTIMIZER = re.compile(r"expp_rank_(\d{1,5})_mp_rank_(\d{2,5})_optim_states\.pt")
 
 
+def parse_tag(text: str) -> str | None:
+    """The tag that the mark holds; None for anything else."""
+    tag = text.strip()
+    return tag if re.fullmatch(r"[^/\s]{1,200}", tag) else None
+
+
 def recognises(folder: Folder) -> bool:
     """Whether the directory is one DeepSpeed step, finished or not."""
-    if any(_MODEL.fullmatch(name) or _OPTIMIZER.fullmatch(name) for name in folder.files):
+    if any(MODEL.fullmatch(name) or _OPTIMIZER.fullmatch(name) for name in folder.files):
         return True
     return bool(_TAG.fullmatch(folder.name)) and not any(name.startswith("mp_rank_") for name in folder.folders)
 
@@ -36,17 +42,12 @@ def read(folder: Folder, reading: Reading) -> Findings:
     findings.iteration = int(tag[1]) if tag else None
     states = [file for name, file in folder.files.items() if name.endswith("_states.pt")]
     if not states:
-        if "zero" in folder.folders:
-            findings.doubt("a universal checkpoint: not checked")
-        else:
-            findings.fault("no state files: the save died before its first write")
+        findings.fault("no state files: the save died before its first write")
         return findings
     findings.parts = frozenset(file.name for file in states)
-    stored: dict[str, Any] = {}
-    for file in states:
-        tree = inspect(file, findings, reading, files=len(states))
-        if not stored and _MODEL.fullmatch(file.name):
-            stored = attributes(tree)
+    trees = inspect_all([(file.name, file) for file in states], findings, reading)
+    models = (attributes(t) for f, t in zip(states, trees, strict=True) if MODEL.fullmatch(f.name))
+    stored: dict[str, Any] = next(models, {})
     _check_grids(list(folder.files), stored, findings)
     findings.described = "dp_world_size" in stored
     step = whole(stored.get("global_steps"))
@@ -58,7 +59,7 @@ def read(folder: Folder, reading: Reading) -> Findings:
 
 
 def _check_grids(names: list[str], stored: dict[str, Any], findings: Findings) -> None:
-    model, optimizer = _indices(_MODEL, names), _indices(_OPTIMIZER, names)
+    model, optimizer = _indices(MODEL, names), _indices(_OPTIMIZER, names)
     dp, mp = (_size(stored.get(key)) for key in ("dp_world_size", "mp_world_size"))
     degrees = attributes(stored.get("checkpoint_parallel_dimensions"))
     findings.sizes(dp=dp, tp=degrees.get("tp_degree"), pp=degrees.get("pp_degree"))
@@ -66,7 +67,7 @@ def _check_grids(names: list[str], stored: dict[str, Any], findings: Findings) -
         findings.sizes(world=dp * mp)
     if not model:
         findings.fault("no model states")
-    partitioned = any(_MODEL.fullmatch(name) and name.startswith("zero_") for name in names)
+    partitioned = any(MODEL.fullmatch(name) and name.startswith("zero_") for name in names)
     _check_grid("model state", model, (dp if partitioned else 1, mp), findings)
     stage = _zero_stage(stored)
     if stage and not optimizer:
@@ -107,7 +108,12 @@ LAYOUT = Layout(
     order=30,
     recognises=recognises,
     read=read,
-    trackers={"latest": lambda text: text.strip() if re.fullmatch(r"[^/\s]{1,200}", text.strip()) else None},
+    trackers={"latest": parse_tag},
+    rescale=Rescale(
+        fixed=("tp", "pp", "dp", "world"),
+        convert="ds_to_universal.py --input_folder STEP --output_folder STEP_universal, then resume with "
+        '"load_universal": true in the "checkpoint" part of the configuration',
+    ),
     hint="model_engine.load_checkpoint({parent!r}, tag={name!r}), or write {name} into {parent}/latest; "
     "ZeRO needs the same data-parallel size, other sizes need ds_to_universal.py first",
 )

@@ -17,12 +17,13 @@ from typing import Any
 from correlator.checkpoints.disk import File, Folder
 from correlator.checkpoints.layouts import _weights
 from correlator.checkpoints.layouts._trees import check_ranks, read_trees
-from correlator.checkpoints.model import Findings, Layout, Reading
-from correlator.checkpoints.torch_file import inspect, whole
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
+from correlator.checkpoints.torch_file import inspect_all, whole
 
 _NAME = re.compile(r"checkpoint-(\d{1,12})")
 _RNG = re.compile(r"rng_state_(\d{1,6})\.pth")
 _STATE = "trainer_state.json"
+_STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state.pth")
 
 
 def _recognises(folder: Folder) -> bool:
@@ -38,14 +39,25 @@ def _read(folder: Folder, reading: Reading) -> Findings:
         return findings
     trees = read_trees(folder, findings, reading)
     _weights.check(folder.files.values(), findings, reading, required=not trees)
-    for file in (folder.files.get(part) for part in ("optimizer.pt", "scheduler.pt", "scaler.pt")):
-        if file is not None:
-            inspect(file, findings, reading, files=4)
-    if "optimizer.pt" not in folder.files and not trees:
-        findings.note("no optimizer state inside: weights only")
+    states = [folder.files[part] for part in _STATES if part in folder.files]
+    inspect_all([(file.name, file) for file in states], findings, reading)
+    _check_pair(folder, trees, findings)
+    findings.parts = frozenset(file.name for file in states)
     _check_state(folder.files.get(_STATE), findings)
-    check_ranks(folder, _RNG, findings)
+    check_ranks(folder, _RNG, findings, reading)
     return findings
+
+
+def _check_pair(folder: Folder, trees: int, findings: Findings) -> None:
+    """Optimizer and scheduler are written together, and loaded only when both are there: else silently not at all."""
+    optimizer = bool({"optimizer.pt", "optimizer.bin"} & folder.files.keys()) or trees > 0
+    scheduler = "scheduler.pt" in folder.files
+    if not optimizer and scheduler:
+        findings.fault("no optimizer.pt beside scheduler.pt: the optimizer would silently start anew")
+    elif not optimizer:
+        findings.note("no optimizer state inside: weights only")
+    elif not scheduler and not trees:
+        findings.fault("no scheduler.pt beside optimizer.pt: both would silently start anew")
 
 
 def _check_state(file: File | None, findings: Findings) -> None:
@@ -84,6 +96,7 @@ LAYOUT = Layout(
     order=40,
     recognises=_recognises,
     read=_read,
+    rescale=Rescale(lost="random-number states of another number of ranks"),
     hint="trainer.train(resume_from_checkpoint={path!r}), in the example scripts --resume_from_checkpoint {path}; "
     "resume_from_checkpoint=True takes the highest number, whole or not",
 )

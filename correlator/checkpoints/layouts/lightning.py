@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from correlator.checkpoints import dcp
 from correlator.checkpoints.disk import File, Folder
-from correlator.checkpoints.model import Findings, Layout, Reading
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 from correlator.checkpoints.names import step_of
 from correlator.checkpoints.torch_file import attributes, inspect, whole
 
@@ -60,5 +60,6 @@ LAYOUT = Layout(
     read=_read,
     groups=_groups,
     read_files=_read_files,
+    rescale=Rescale(fixed=("tp", "pp")),
     hint="trainer.fit(model, ckpt_path={path!r}); ckpt_path='last' takes last.ckpt, whole or not",
 )

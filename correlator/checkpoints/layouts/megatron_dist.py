@@ -1,81 +1,94 @@
-"""Megatron-LM distributed checkpoints: ``iter_NNNNNNN/{.metadata, __R_N.distcp, metadata.json, common.pt}``.
+"""Megatron-LM ``--ckpt-format torch_dist``: ``iter_NNNNNNN/{.metadata, __R_N.distcp, metadata.json, common.pt}``.
 
 Order of a save: common.pt (core <= 0.18), shards, ``.metadata``, ``metadata.json``, ``integrity.json`` if asked,
-tracker. ``torch_dcp`` and ``fsdp_dtensor`` have ``.metadata`` only. Since core 0.19 the common state is an entry
-inside.
-Source: NVIDIA/Megatron-LM ``megatron/core/dist_checkpointing/{serialization,mapping}.py``.
+tracker. Since core 0.19 the common state is an entry inside.
+Source: NVIDIA/Megatron-LM ``megatron/core/dist_checkpointing/{serialization,mapping}.py`` and
+``megatron/core/optimizer/distrib_optimizer.py`` (which optimizer states can be resharded), core 0.7 to 0.20.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import re
 from typing import Any
 
 from correlator.checkpoints import dcp
 from correlator.checkpoints.disk import File, Folder, shown
-from correlator.checkpoints.layouts._megatron import ITERATION, TRACKER, parse_tracker, take_arguments, take_iteration
-from correlator.checkpoints.model import OPTIMIZER_FIXED, Findings, Layout, Reading
-from correlator.checkpoints.torch_file import inspect
+from correlator.checkpoints.layouts import megatron_zarr
+from correlator.checkpoints.layouts._json import read_object
+from correlator.checkpoints.layouts._megatron import (
+    LOST,
+    OPTIMIZER_FIXED,
+    TRACKER,
+    check_loader,
+    is_iteration,
+    parse_tracker,
+    take_arguments,
+    take_iteration,
+)
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
+from correlator.checkpoints.parallel import look
+from correlator.checkpoints.torch_file import attributes, inspect
 
-_COMMON_KEY = "common_state/shard_0_1"
-_GRID_KEY = re.compile(r"(rng_state|rerun_state_machine_state)/shard_(\d+)\.(\d+)_(\d+)\.(\d+)")
+COMMON_KEY = "common_state/shard_0_1"
+_GRID_KEY = re.compile(r"(rng_state|rerun_state_machine_state)/shard_(\d+)\.(\d+)(?:\.\d+)?_(\d+)\.(\d+)(?:\.(\d+))?")
 _WORLD_KEY = re.compile(r"rerun_state_machine_state/shard_(\d+)_(\d+)")
-_FIXED_OPTIMIZER = re.compile(r"optimizer\.distributed\.dp_group_idx_\d+\.")
-_OWN_FILES = frozenset({".metadata", "metadata.json", "common.pt"})
+_FIXED_OPTIMIZER = re.compile(r"(?:^|\.)optimizer\.distributed\.dp_group_idx_\d+\.")
+_FIXED_TYPES = frozenset({"dp_reshardable", "fully_sharded_bucket_space", "dp_zero_gather_scatter"})
+_OWN_FILES = frozenset({"metadata.json", "common.pt"})
 
 
 def _recognises(folder: Folder) -> bool:
-    if not ITERATION.fullmatch(folder.name) and folder.name != "release":
-        return False
     nothing = not folder.files and not folder.folders
-    return nothing or bool(_OWN_FILES & folder.files.keys()) or dcp.is_dcp(folder)
+    unmarked = dcp.is_dcp(folder) and ".metadata" not in folder.files
+    return is_iteration(folder.name) and (nothing or unmarked or bool(_OWN_FILES & folder.files.keys()))
 
 
 def _read(folder: Folder, reading: Reading) -> Findings:
     findings = Findings()
     take_iteration(folder.name, findings)
     read_dist(folder, findings, reading)
+    check_loader(folder, findings, reading)
     return findings
 
 
 def read_dist(folder: Folder, findings: Findings, reading: Reading) -> None:
     """Check one directory of this layout; NeMo keeps one under ``weights``."""
-    described = _json(folder.files.get("metadata.json"), "metadata.json", findings)
-    if described is not None and described.get("sharded_backend") == "zarr":
-        _check_zarr(folder, findings)
+    if megatron_zarr.is_zarr(folder):
+        megatron_zarr.read_zarr(folder, findings, reading)
         return
+    file = folder.files.get("metadata.json")
+    findings.mark("metadata.json", file is not None)
+    if file is not None:
+        read_object(file, file.name, findings)
     metadata = dcp.check(folder, findings, reading)
     common = folder.files.get("common.pt")
     if common is not None:
-        take_arguments(inspect(common, findings, reading), findings, "common.pt")
-    names = set(metadata.names) if metadata else set()
-    if metadata and "metadata.json" not in folder.files and (common is not None or _COMMON_KEY in names):
+        _take_common(inspect(common, findings, reading), findings, "common.pt")
+    if metadata is None:
+        return
+    names = set(metadata.names)
+    if file is None and (common is not None or holds_shards(names)):
         findings.fault("no metadata.json: the save died between its last two steps")
-    if metadata and described is not None and common is None and _COMMON_KEY not in names:
+    if COMMON_KEY in names:
+        _take_common(dcp.read_item(folder, metadata, COMMON_KEY, findings, reading), findings, COMMON_KEY)
+    elif common is None and file is not None:
         findings.fault("common.pt is missing")
-    if metadata:
-        if _COMMON_KEY in names:
-            take_arguments(dcp.read_item(folder, metadata, _COMMON_KEY, findings, reading), findings, _COMMON_KEY)
-        _check_names(names, findings)
+    _check_names(names, findings)
     if reading.deep and "integrity.json" in folder.files:
-        _check_integrity(folder, findings)
+        _check_integrity(folder, findings, reading)
 
 
-def _json(file: File | None, label: str, findings: Findings) -> dict[str, Any] | None:
-    if file is None:
-        return None
-    try:
-        value = json.loads(file.text(16 << 20))
-    except OSError as error:
-        findings.doubt(f"{label} cannot be read: {error.strerror or error}")
-        return None
-    except (ValueError, RecursionError):
-        findings.fault(f"{label} is no JSON: cut short or overwritten")
-        return None
-    return value if isinstance(value, dict) else None
+def holds_shards(names: set[str]) -> bool:
+    """Whether entries carry the names that Megatron gives to sharded objects, which plain DCP never does."""
+    return any("/shard_" in name for name in names)
+
+
+def _take_common(tree: Any, findings: Findings, label: str) -> None:
+    take_arguments(tree, findings, label)
+    kind = attributes(attributes(tree).get("content_metadata")).get("distrib_optim_sharding_type")
+    if kind in _FIXED_TYPES:
+        findings.rescale = OPTIMIZER_FIXED
 
 
 def _check_names(names: set[str], findings: Findings) -> None:
@@ -83,7 +96,7 @@ def _check_names(names: set[str], findings: Findings) -> None:
     grids: dict[str, set[tuple[int, int]]] = {}
     for name in names:
         if match := _GRID_KEY.fullmatch(name):
-            findings.sizes(tp=int(match[5]), pp=int(match[4]))
+            findings.sizes(tp=int(match[5]), pp=int(match[4]), dp=int(match[6] or 0))
             grids.setdefault(match[1], set()).add((int(match[2]), int(match[3])))
         elif match := _WORLD_KEY.fullmatch(name):
             findings.sizes(world=int(match[2]))
@@ -91,62 +104,42 @@ def _check_names(names: set[str], findings: Findings) -> None:
     for key, present in grids.items():
         if len(present) < total:
             findings.fault(f"{key} of {total - len(present)} of {total} model-parallel ranks is missing")
+    if not any("rng_state/" in name for name in names):
+        findings.note("no random-number state inside: dropout and data order will differ")
     if not any("optimizer." in name for name in names):
         findings.note("no optimizer state inside: weights only")
     elif any(_FIXED_OPTIMIZER.search(name) for name in names):
-        findings.note(OPTIMIZER_FIXED)
+        findings.rescale = OPTIMIZER_FIXED
 
 
-def _check_zarr(folder: Folder, findings: Findings) -> None:
-    """One directory a tensor, all chunks written: a missing one would silently be read as zeros."""
-    arrays = {name: sub for name, sub in folder.folders.items() if ".zarray" in sub.files}
-    if not arrays:
-        findings.fault("metadata.json speaks of zarr, but there is no array")
-    for name, array in arrays.items():
-        described = _json(array.files[".zarray"], f"{shown(name, 120)}/.zarray", findings) or {}
-        shape, chunks = _sizes(described.get("shape")), _sizes(described.get("chunks"))
-        if shape is None or chunks is None or len(shape) != len(chunks) or 0 in chunks:
-            findings.fault(f"{shown(name, 120)}/.zarray is malformed")
-            continue
-        expected = math.prod(math.ceil(a / b) for a, b in zip(shape, chunks, strict=True))
-        present = sum(not chunk.startswith(".") for chunk in array.files)
-        if present < expected:
-            findings.fault(f"{expected - present} of {expected} chunks of {shown(name, 120)} are missing")
-        elif len({file.size for chunk, file in array.files.items() if not chunk.startswith(".")}) > 1:
-            findings.fault(f"chunks of {shown(name, 120)} differ in length")
-
-
-def _sizes(value: Any) -> list[int] | None:
-    fits = isinstance(value, list) and len(value) <= 64 and all(type(n) is int and 0 <= n < 1 << 62 for n in value)
-    return value if fits else None
-
-
-def _check_integrity(folder: Folder, findings: Findings) -> None:
+def _check_integrity(folder: Folder, findings: Findings, reading: Reading) -> None:
     """Compare the SHA-256 sums that ``--verify-integrity`` stored (core 0.18 and later)."""
-    listed = (_json(folder.files["integrity.json"], "integrity.json", findings) or {}).get("files")
-    for name, expected in (listed if isinstance(listed, dict) else {}).items():
-        file = folder.files.get(name)
-        if file is None:
-            findings.fault(f"{shown(name, 120)}, listed in integrity.json, is missing")
-            continue
+    listed = (read_object(folder.files["integrity.json"], "integrity.json", findings) or {}).get("files")
+    sums = {str(name): total for name, total in listed.items()} if isinstance(listed, dict) else {}
+    for name in sums.keys() - folder.files.keys():
+        findings.fault(f"{shown(name, 120)}, listed in integrity.json, is missing")
+
+    def one(file: File, found: Findings, share: Reading) -> None:
+        digest = hashlib.sha256()
         try:
             with file.open() as stream:
-                digest = hashlib.sha256()
                 while block := stream.read(1 << 20):
                     digest.update(block)
         except OSError as error:
-            findings.doubt(f"{shown(name, 120)} cannot be read: {error.strerror or error}")
-            continue
-        if digest.hexdigest() != expected:
-            findings.fault(f"{shown(name, 120)} does not match its SHA-256 in integrity.json")
+            found.doubt(f"{shown(file.name, 120)} cannot be read: {error.strerror or error}")
+            return
+        if digest.hexdigest() != sums[file.name]:
+            found.fault(f"{shown(file.name, 120)} does not match its SHA-256 in integrity.json")
+
+    look([folder.files[name] for name in sorted(sums.keys() & folder.files.keys())], one, findings, reading)
 
 
 LAYOUT = Layout(
     name="megatron-dist",
-    order=21,
+    order=22,
     recognises=_recognises,
     read=_read,
+    rescale=Rescale(lost=LOST),
     trackers={TRACKER: parse_tracker},
-    hint="--load {parent} --ckpt-step {iteration} (with other tensor or pipeline sizes: --no-load-optim --no-load-rng, "
-    "unless the optimizer was saved with --dist-ckpt-optim-fully-reshardable)",
+    hint="--load {parent} --ckpt-step {iteration}",
 )

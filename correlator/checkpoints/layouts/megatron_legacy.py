@@ -11,9 +11,16 @@ import re
 from collections import Counter
 
 from correlator.checkpoints.disk import Folder
-from correlator.checkpoints.layouts._megatron import ITERATION, TRACKER, parse_tracker, take_arguments, take_iteration
-from correlator.checkpoints.model import Findings, Layout, Reading
-from correlator.checkpoints.torch_file import inspect
+from correlator.checkpoints.layouts._megatron import (
+    TRACKER,
+    check_loader,
+    is_iteration,
+    parse_tracker,
+    take_arguments,
+    take_iteration,
+)
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
+from correlator.checkpoints.torch_file import inspect_all
 
 _SHARD = re.compile(r"mp_rank_(\d{2,5})(?:_(\d{3,5}))?(?:_(\d{3,5}))?")
 
@@ -22,8 +29,7 @@ MAX_GRID = 100_000
 
 
 def _recognises(folder: Folder) -> bool:
-    named = ITERATION.fullmatch(folder.name) or folder.name == "release"
-    return bool(named) and any(_SHARD.fullmatch(name) for name in folder.folders)
+    return is_iteration(folder.name) and any(_SHARD.fullmatch(name) for name in folder.folders)
 
 
 def _read(folder: Folder, reading: Reading) -> Findings:
@@ -39,12 +45,11 @@ def _read(folder: Folder, reading: Reading) -> Findings:
             findings.fault(f"{shard.name}/{missing} is missing")
         if not any(name.endswith(".pt") for name in shard.files):
             findings.fault(f"{shard.name} is empty")
-        for name, file in shard.files.items():
-            if name.endswith(".pt"):
-                label = f"{shard.name}/{name}"
-                tree = inspect(file, findings, reading, label=label, files=usual.total())
-                findings.described = bool(take_arguments(tree, findings, label)) or findings.described
+    files = [(f"{s.name}/{n}", f) for s in shards.values() for n, f in s.files.items() if n.endswith(".pt")]
+    for (label, _), tree in zip(files, inspect_all(files, findings, reading), strict=True):
+        findings.described = bool(take_arguments(tree, findings, label)) or findings.described
     _check_grid(shards, findings)
+    check_loader(folder, findings, reading)
     return findings
 
 
@@ -93,6 +98,10 @@ LAYOUT = Layout(
     order=20,
     recognises=_recognises,
     read=_read,
+    rescale=Rescale(
+        fixed=("tp", "pp", "ep"),
+        convert="tools/checkpoint/convert.py of Megatron-LM, weights only: the optimizer starts anew",
+    ),
     trackers={TRACKER: parse_tracker},
     hint="--load {parent} --ckpt-step {iteration} (same --tensor-model-parallel-size and "
     "--pipeline-model-parallel-size; releases without --ckpt-step: write {iteration} into "

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from correlator.checkpoints import dcp
 from correlator.checkpoints.disk import Folder
+from correlator.checkpoints.layouts._megatron import LOST
 from correlator.checkpoints.layouts.megatron_dist import read_dist
-from correlator.checkpoints.model import Findings, Layout, Reading
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 from correlator.checkpoints.names import step_of
 
 _MARK = "-unfinished"
@@ -48,6 +49,7 @@ LAYOUT = Layout(
     order=10,
     recognises=_recognises,
     read=_read,
+    rescale=Rescale(lost=LOST),
     hint="nl.AutoResume(resume_from_path={path!r}); resume_if_exists=True takes the one named -last, "
     "and deletes unfinished ones before",
 )

@@ -9,8 +9,9 @@ import re
 
 from correlator.checkpoints import dcp
 from correlator.checkpoints.disk import Folder
-from correlator.checkpoints.model import Findings, Layout, Reading
-from correlator.checkpoints.torch_file import inspect
+from correlator.checkpoints.layouts._json import read_object
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
+from correlator.checkpoints.torch_file import inspect_all
 
 _NAME = re.compile(r"step(\d{1,12})(-tmp)?")
 
@@ -25,8 +26,10 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     findings.iteration = int(match[1]) if match else None
     if folder.name.endswith("-tmp"):
         findings.fault("the directory was never renamed from its temporary name: the save was not finished")
-    elif ".metadata.json" not in folder.files:
+    elif not findings.mark(".metadata.json", ".metadata.json" in folder.files):
         findings.fault("no .metadata.json, which is written last: the save was not finished")
+    else:
+        read_object(folder.files[".metadata.json"], ".metadata.json", findings)
     if "model_and_optim" in folder.folders:
         dcp.check(folder.folders["model_and_optim"], findings, reading)
     train = folder.folders.get("train")
@@ -35,8 +38,7 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     else:
         states = [file for file in train.files.values() if file.name.endswith(".pt")]
         findings.sizes(world=len(states))
-        for file in states:
-            inspect(file, findings, reading, label=f"train/{file.name}", files=len(states))
+        inspect_all([(f"train/{file.name}", file) for file in states], findings, reading)
     return findings
 
 
@@ -45,5 +47,6 @@ LAYOUT = Layout(
     order=44,
     recognises=_recognises,
     read=_read,
+    rescale=Rescale(lost="train/rankK.pt of ranks that were not there: they take that of rank 0"),
     hint="trainer.load_path={path} with trainer.load_strategy=always",
 )

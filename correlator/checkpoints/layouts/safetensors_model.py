@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from correlator.checkpoints.disk import File
 from correlator.checkpoints.layouts import _weights
-from correlator.checkpoints.model import Findings, Layout, Reading
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 from correlator.checkpoints.names import step_of
 
 
@@ -35,5 +35,6 @@ LAYOUT = Layout(
     order=80,
     groups=_groups,
     read_files=_read,
+    rescale=Rescale(),
     hint="from_pretrained({path!r}): weights only, the optimizer starts anew",
 )

@@ -9,7 +9,7 @@ import re
 
 from correlator.checkpoints import dcp
 from correlator.checkpoints.disk import Folder
-from correlator.checkpoints.model import Findings, Layout, Reading
+from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 
 _NAME = re.compile(r"step-(\d{1,12})")
 
@@ -31,5 +31,6 @@ LAYOUT = Layout(
     order=45,
     recognises=_recognises,
     read=_read,
+    rescale=Rescale(lost="the data-loader position, kept by each data-parallel rank"),
     hint="--checkpoint.load_step {iteration}; without it the highest step that has .metadata is loaded",
 )

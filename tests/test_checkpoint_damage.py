@@ -1,0 +1,113 @@
+"""Whole checkpoints, most of them written by the real libraries, are accepted; with any one shard damaged, refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from correlator.checkpoints import Checkpoint, scan
+from correlator.checkpoints.resume import judge
+from correlator.checkpoints.said import LogSide
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "checkpoints"
+SAVED = 1_800_000_000
+
+NOT_READ_ON_RESUMING = re.compile(
+    # descriptions of the model beside the weights
+    r"config\.json|generation_config\.json"
+    # what each Orbax process wrote before the databases were merged, where the merged one does not refer to it
+    r"|state/(ocdbt\.process_0/(manifest\.ocdbt|d/.*)|array_metadatas/.*)"
+)
+ONLY_A_LIMIT = re.compile(r"rng_state_\d+\.pth|random_states_\d+\.pkl|train/rank[1-9]\d*\.pt")
+"""Without such a file a rank resumes with other random numbers; a damaged one does not load."""
+
+PRESENCE_COUNTS = "commit_success.txt"
+"""Of this mark only the presence counts."""
+
+NO_CHECKSUM = re.compile(r"[\w.]*weight/\d+\.\d+")
+"""Raw numbers without head or checksum: zeros in full length are numbers like any other."""
+
+
+def newest(root: Path, *, deep: bool = False) -> Checkpoint:
+    return scan(root, deep=deep).checkpoints[0]
+
+
+def names() -> list[str]:
+    return sorted(folder.name for folder in FIXTURES.iterdir())
+
+
+def shards() -> list[tuple[str, str]]:
+    """(fixture, file of its newest checkpoint) for every file without which it cannot be used."""
+    found = []
+    for name in names():
+        one = newest(FIXTURES / name)
+        place = FIXTURES / name / one.path
+        if place.is_file():
+            files = [place]
+        elif one.path == ".":  # loose files of the ranks
+            files = [f for f in place.iterdir() if f"ba{one.iteration}-" in f.name]
+        else:
+            files = [f for f in place.rglob("*") if f.is_file()]
+        for file in sorted(files):
+            inside = "" if file == place else file.relative_to(place).as_posix()
+            if not NOT_READ_ON_RESUMING.fullmatch(inside):
+                found.append((name, file.relative_to(FIXTURES / name).as_posix()))
+    return found
+
+
+SHARDS = shards()
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def halve(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def blank(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def copy(name: str, folder: Path) -> Path:
+    root = Path(shutil.copytree(FIXTURES / name, folder / name, symlinks=True))
+    return same_time(root)
+
+
+def same_time(root: Path) -> Path:
+    for file in root.rglob("*"):
+        os.utime(file, (SAVED, SAVED), follow_symlinks=False)
+    return root
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", names())
+def test_whole_ones_are_accepted(name: str, deep: bool) -> None:
+    inventory = scan(FIXTURES / name, deep=deep)
+    assert all(one.complete for one in inventory.checkpoints)
+    assert judge(inventory, LogSide()).status == "safe"
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, empty, halve, blank])
+@pytest.mark.parametrize(("name", "shard"), SHARDS, ids=[f"{name}-{shard}" for name, shard in SHARDS])
+def test_any_damaged_shard_is_refused(name: str, shard: str, damage: Callable[[Path], None], tmp_path: Path) -> None:
+    root = copy(name, tmp_path)
+    before = newest(root)
+    damage(root / shard)
+    same_time(root)
+    part = shard.removeprefix(f"{before.path}/")
+    after = [one for one in scan(root).checkpoints if one.iteration == before.iteration]
+    if damage is Path.unlink and ONLY_A_LIMIT.fullmatch(part):
+        assert after[0].complete is not False
+        return
+    if (damage is halve and part.endswith(PRESENCE_COUNTS)) or (damage is blank and NO_CHECKSUM.fullmatch(part)):
+        return
+    assert not any(one.complete for one in after if one.path == before.path)
+    answer = judge(scan(root), LogSide())
+    assert answer.path != str(root / before.path) or answer.status != "safe"
