@@ -19,7 +19,7 @@ _AXES = {
     "dp": "data_parallel_size", "cp": "context_parallel_size", "ep": "expert_model_parallel_size",
 }  # fmt: skip
 #: Layouts that Megatron's --ckpt-format names.
-_FORMATS = {"megatron-legacy": "torch", "megatron-dist": "torch_dist"}
+_FORMATS = {"megatron-legacy": "torch", "megatron-dist": "torch_dist", "megatron-zarr": "zarr"}
 #: Saves of the run's own sizes that must find room: while a new one is written, the old one is still there.
 _SAVES = 2
 
@@ -65,12 +65,10 @@ def _on_target(target: Entry, entries: list[Entry], facts: Facts, place: Place) 
         )  # fmt: skip
     bound = [note for note in target.fit_notes if target.fits is False]
     if bound:
-        sizes = ", ".join(f"{axis}={size}" for axis, size in target.topology.items())
+        *differences, way_out = bound
         yield _finding(
-            "checkpoint-topology", "blocker", "The checkpoint was saved with other parallel sizes", "; ".join(bound),
-            f"launch with the sizes of the save ({sizes}), or convert it first "
-            "(tools/checkpoint/convert.py of Megatron-LM, ds_to_universal.py of DeepSpeed)",
-            "checkpoint-tp-mismatch", place,
+            "checkpoint-topology", "blocker", "The checkpoint was saved with other parallel sizes",
+            "; ".join(differences), way_out, "checkpoint-tp-mismatch", place,
             "megatron/training/checkpointing.py load_checkpoint; deepspeed runtime/engine.py load_checkpoint",
         )  # fmt: skip
     asked = facts.get("ckpt_format")
