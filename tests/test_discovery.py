@@ -68,6 +68,9 @@ def test_everything_that_may_be_a_node_name_is_a_token() -> None:
     assert {"gpu-a017", "node_00_a100-17", "a100-17"} <= set(path_claims("gpu-a017/node_00_a100-17.log").tokens)
     assert "nvme.ip-10-0-0-7" in path_claims("nvme.ip-10-0-0-7.txt").tokens
     assert "ip-10-0-0-7" in path_claims("nvme.ip-10-0-0-7.txt.gz").tokens
+    assert "gpu-a017" in path_claims("sel-gpu-a017.txt").tokens
+    assert "gpu-a017" in path_claims("nvidia-smi-q-gpu-a017.xml").tokens
+    assert "gpu-a017" in path_claims("gpu-a017-ibstat.txt").tokens
     assert {"gpu", "gpu-00117"} <= set(path_claims("sosreport-gpu-00117-2024-05-01-abcdefg/dmesg").tokens)
     assert path_claims("run7.tar.zst!/gpu-a017/x.log").tokens == ("run7", "gpu-a017", "x")
 

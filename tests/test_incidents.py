@@ -1,5 +1,8 @@
 """From lines to incidents: what is one occurrence, which part it plays, and what was survived."""
 
+from pathlib import Path
+
+import pytest
 from joblogs import (
     agent,
     clock,
@@ -180,3 +183,14 @@ def test_labels_keep_the_steps_of_one_rank_apart_from_the_error_of_another(tmp_p
 def test_a_stop_by_the_launcher_is_nobodys_error(tmp_path):
     lines = [*iterations(30), *stops(31, 0, 1), *agent(31, "Stopping worker group", level="I")]
     assert incidents(diagnose(tmp_path, {"gpu-a017.log": lines}), "initiator") == []
+
+
+@pytest.mark.parametrize(("year", "class_"), [("2022", "application"), ("2025", "hardware")])
+def test_a_record_of_the_machine_from_before_the_job_is_history(tmp_path: Path, year: str, class_: str) -> None:
+    """A board controller's log holds years; only what it says of the time of the job is part of the failure."""
+    words = {0: iterations(3), 1: raises("ValueError: bad sample", rank=1), 2: [], 3: []}
+    files = torchrun(words, {1: 1}) if year == "2022" else torchrun({0: iterations(3), 1: [], 2: [], 3: []}, {3: -9})
+    files["sel-gpu-a018.txt"] = [f" 1a5 | 03/14/{year} | 10:00:31 | Memory DIMM_A3 | Uncorrectable ECC | Asserted"]
+    diagnosis = diagnose(tmp_path / "logs", files)
+    assert diagnosis.verdict.class_ == class_
+    assert diagnosis.topology.node_of_file["sel-gpu-a018.txt"] == "gpu-a018"

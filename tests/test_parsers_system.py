@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import parsing
@@ -10,6 +11,8 @@ import pytest
 from correlator.events import Parser
 from parsers import (
     batch,
+    board_controller,
+    dcgm,
     environment,
     fabric_manager,
     gpu_tools,
@@ -226,7 +229,7 @@ def test_shared_memory_in_bytes(line: str, size: int) -> None:
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_healthy_device_is_an_identity_and_nothing_else() -> None:
+def test_a_healthy_device_is_an_identity_and_counters_and_no_complaint() -> None:
     pattern = next(p for p in gpu_tools.PARSER.patterns if p.event == "gpu.query")
     assert pattern.block is not None
     text = (
@@ -235,7 +238,7 @@ def test_a_healthy_device_is_an_identity_and_nothing_else() -> None:
         .split("\n")
     )
     start = next(i for i, line in enumerate(text) if line.startswith("GPU 00000000:1B"))
-    assert [found.event for found in pattern.block(text[start:])] == ["gpu.identity"]
+    assert [found.event for found in pattern.block(text[start:])] == ["gpu.identity", "gpu.counters"]
 
 
 def test_an_object_store_error_that_ends_a_traceback_is_left_to_the_traceback() -> None:
@@ -247,3 +250,33 @@ def test_an_object_store_error_that_ends_a_traceback_is_left_to_the_traceback() 
 def test_a_pod_that_runs_is_no_event() -> None:
     assert find(kubernetes.PARSER, "llm-worker-0   1/1     Running     0             2h") == {}
     assert find(kubernetes.PARSER, "llm-worker-1   0/1     OOMKilled   1 (5m ago)    2h")["pod"] == "llm-worker-1"
+
+
+def test_a_diagnostic_that_failed_for_its_software_accuses_no_gpu() -> None:
+    """DCGM's categories tell: a missing library or a denylisted driver is not the card's fault."""
+
+    def report(category: int) -> str:
+        warning = {"warning": "text", "error_id": 23, "error_category": category, "error_severity": 5}
+        result = {"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings": [warning]}
+        tests = [{"name": "software", "results": [result]}]
+        return json.dumps({"DCGM Diagnostic": {"test_categories": [{"category": "Deployment", "tests": tests}]}})
+
+    assert [event for event, _ in parsing.find(dcgm.PARSER, report(3))] == ["gpu.diag_summary", "gpu.diag_result"]
+    assert [event for event, _ in parsing.find(dcgm.PARSER, report(10))] == ["gpu.diag_summary", "gpu.diag_failed"]
+
+
+def test_a_hostile_device_element_is_no_device() -> None:
+    """Entities, elements that do not end, and a report nested too deep give nothing, and take no time."""
+    bomb = '<gpu id="00000000:3D:00.0">\n<uuid>&lol9;</uuid>\n</gpu>'
+    assert parsing.find(gpu_tools.PARSER, bomb) == []
+    assert parsing.find(gpu_tools.PARSER, '<gpu id="00000000:3D:00.0">\n<uuid>GPU-0c5e9a17</uuid>') == []
+    assert parsing.find(dcgm.PARSER, '"DCGM Diagnostic": ' + "[" * 100_000) == []
+    assert parsing.find(board_controller.PARSER, '"@odata.id": ' + "[" * 100_000) == []
+
+
+def test_a_controller_s_clock_is_trusted_within_minutes_only() -> None:
+    (row,) = parsing.find(
+        board_controller.PARSER, " 1a2 | 05/01/2024 | 05:40:18 | Memory DIMM_A3 | Uncorrectable ECC | Asserted"
+    )
+    assert row[1]["timestamp_resolution_ns"] == 300 * 10**9
+    assert row[1]["timestamp"] == 1714542018 * 10**9

@@ -91,7 +91,7 @@ def _judged(rule: _Rule, about: Sequence[Row], tests: dict[str, Test]) -> Criter
     last = signs[-1].time
     refuted = [row for row in against if not shown and last is not None and row.time is not None and row.time > last]
     refuting = [tests[name] for name in rule.confirm if name in tests and tests[name].status == "passed"]
-    unconfirmed = [name for name in rule.confirm if name in tests and not _confirms(tests[name])]
+    unconfirmed = [name for name in rule.confirm if name in tests and not tests[name].confirms]
     if not shown and rule.reading and rule.reading not in unconfirmed:
         unconfirmed.insert(0, rule.reading)
     status: CriterionStatus = "shown" if shown else "suggested"
@@ -104,11 +104,6 @@ def _judged(rule: _Rule, about: Sequence[Row], tests: dict[str, Test]) -> Criter
     unique = list(dict.fromkeys(sign_of(row, kinds) for row in signs))
     names = [tests[name].name for name in unconfirmed if name in tests]
     return Criterion(rule.id, rule.title, rule.rule, rule.basis, rule.source, status, unique, names)
-
-
-def _confirms(test: Test) -> bool:
-    """Whether a confirming step found the fault; of a step without results of its own, whether it was done."""
-    return test.status in ("fault", "done")
 
 
 def _missing(
@@ -126,7 +121,7 @@ def _missing(
     found = [
         Missing(name, subject.node, by_name[name].command, f"{why}: {by_name[name].why}")
         for name, why in asked.items()
-        if not _confirms(by_name[name]) and by_name[name].status != "passed"
+        if not by_name[name].confirms and by_name[name].status != "passed"
     ]
     for group in identity:
         for fact in group.facts:

@@ -46,6 +46,13 @@ def fact(row: Row, name: str) -> str:
     return "" if value is None else str(value)
 
 
+def last_time(row: Row) -> int | None:
+    """Corrected time of the last of the equal lines that a row stands for, in ns."""
+    if row.time is None or row.timestamp is None or row.last_timestamp is None:
+        return row.time
+    return row.time + max(0, row.last_timestamp - row.timestamp)
+
+
 def first_match(row: Row, matches: Iterable[Match]) -> bool:
     """Whether a row is one of several kinds of event."""
     return any(match.holds(row) for match in matches)
@@ -62,6 +69,8 @@ def sign_of(row: Row, matches: Iterable[Match] = ()) -> Sign:
     match = next((match for match in matches if match.holds(row)), None)
     asked = [*match.where, *match.at_least] if match else []
     told = [f"{name} {fact(row, name)}" for name in asked if fact(row, name) not in text]
+    if row.count > 1:
+        told.append(f"{row.count:,} times")
     return Sign(": ".join(filter(None, [text, ", ".join(told)])), Place(row.file, row.line), moment(row.time))
 
 

@@ -90,12 +90,13 @@ class Decision(msgspec.Struct):
 
 
 class Test(msgspec.Struct):
-    """One diagnostic step: done or to do."""
+    """One diagnostic step: done or to do. ``confirms``: it counts as the confirmation that a rule asks for."""
 
     id: str
     name: str
     title: str
     status: TestStatus
+    confirms: bool
     result: str | None
     node: str | None
     command: str | None

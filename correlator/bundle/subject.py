@@ -24,6 +24,8 @@ DEVICE_EMITTERS = OF_MACHINES | {"nic"}
 _PART_OF: dict[str, PartKind] = {
     "gpu": "gpu", "nvlink": "gpu", "memory": "gpu", "nic": "nic", "network": "nic", "fabric": "switch", "host": "host",
 }  # fmt: skip
+#: Errors whose address is a GPU's.
+_OF_GPUS = ("kernel.xid", "kernel.gpu_lost", "kernel.amdgpu", "gpu.remapped_rows", "gpu.ecc_errors", "gpu.smi_error")
 _NAMED_SWITCH = ("kernel.sxid", "fabric_manager.switch_error")
 _ADDRESS = re.compile(r"(?:PCI:)?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-7])?", re.IGNORECASE)
 
@@ -110,8 +112,12 @@ def choose_subject(document: Document, facts: Facts, choice: Choice) -> Subject:
         subject.pci, subject.serial = _pci(choice.pci), choice.serial
         if choice.gpu is not None:
             subject.indices.add(choice.gpu)
-    elif node is None or node in document.initiator.nodes:
-        _take_initiator(subject, document, facts)
+    else:
+        if node is None or node in document.initiator.nodes:
+            _take_initiator(subject, document, facts)
+        if subject.kind in ("gpu", "host") and subject.pci is None and not subject.indices:
+            subject.pci = _first_accused(facts, node)
+            subject.kind = "gpu" if subject.pci else subject.kind
     _join(subject, facts)
     if subject.kind == "gpu" and subject.pci is None and not subject.indices and not subject.serial:
         subject.kind = "host"
@@ -168,6 +174,16 @@ def _take_initiator(subject: Subject, document: Document, facts: Facts) -> None:
         subject.pci = row.pci_bus_id
         if row.event not in _NAMED_SWITCH:
             subject.kind = "gpu" if row.pci_bus_id else "host"
+
+
+def _first_accused(facts: Facts, node: str | None) -> str | None:
+    """The GPU of a node about which the first error is."""
+    about = [
+        row
+        for row in facts.rows
+        if row.pci_bus_id and row.node == node and row.severity in ("error", "fatal") and row.event in _OF_GPUS
+    ]
+    return in_time(about)[0].pci_bus_id if about else None
 
 
 def _join(subject: Subject, facts: Facts) -> None:
