@@ -9,7 +9,7 @@ HEADER = re.compile(r"(?P<kind>Original |Remote |Exception Group )?Traceback \(m
 BOX_TOP = re.compile(r"[╭┌+][─━-]+\s*Traceback \(most recent call last\)\s*[─━-]+")
 
 _GROUP_MARGIN = re.compile(r"^\s*(?:\+-\+|[|+] ?)")
-_REPEATED = re.compile(r"\s*\[repeated (\d+)x across cluster\]\s*$")
+_REPEATED = re.compile(r"\[repeated (\d+)x across cluster\]\s*$")
 
 
 class Texts:
@@ -51,7 +51,7 @@ def without_margins(lines: Sequence[str]) -> Texts | None:
     if '"' in prefix.replace('"""', "") or re.search(r"traceback\s*:\s*$", prefix):
         return None
     if _REPEATED.search(first):
-        return Texts(lines, lambda text: _REPEATED.sub("", text))
+        return Texts(lines, _without_repeats)
     if not prefix:
         return Texts(lines, lambda text: text)
     if prefix.isspace():
@@ -60,6 +60,11 @@ def without_margins(lines: Sequence[str]) -> Texts | None:
     if any(shared.match(text) for text in lines[1:12]):
         return Texts(lines, lambda text: text[m.end() :] if (m := shared.match(text)) else None)
     return Texts(lines, lambda text: text.removeprefix(prefix))
+
+
+def _without_repeats(text: str) -> str:
+    match = _REPEATED.search(text)
+    return text[: match.start()].rstrip() if match else text
 
 
 def _without_group_margin(text: str) -> str | None:

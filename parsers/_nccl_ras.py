@@ -16,19 +16,20 @@ from correlator.untrusted import read_number
 from parsers._lines import named
 
 # "  Process 4711 on node 10.0.0.18 managing GPUs 0-3", "  Rank 5 has launched up to operation 12 -- GPU 1 managed by …"
-_RAS_PROCESS = re.compile(r"^\s*Process (?P<pid>\d+) on node (?P<peer>\S+) managing GPUs? (?P<gpus>\S+)")
+_RAS_PROCESS = re.compile(r"^\s*Process (?P<pid>\d{1,19}) on node (?P<peer>\S+) managing GPUs? (?P<gpus>\S+)")
 _RAS_RANK = re.compile(
-    r"^\s*Rank (?P<comm_rank>\d+)(?: has (?P<state>[^-]+?))? -- "
-    r"(?:GPU (?P<gpus>\S+) managed by process (?P<pid>\d+) on node (?P<peer>\S+)|\[process information not found\])"
+    r"^\s*Rank (?P<comm_rank>\d{1,9})(?: has (?P<state>[^-]{1,80}?))? -- "
+    r"(?:GPU (?P<gpus>\S+) managed by process (?P<pid>\d{1,19}) on node (?P<peer>\S+)|"
+    r"\[process information not found\])"
 )
 _RAS_GROUP = re.compile(r"^#\d+-\d+ \((?P<process_group>[0-9a-f]+)\) [A-Z,]+$")
 _RAS_STATEMENTS = (
-    ("dead", re.compile(r"(?P<number>\d+) job process\w*(?: are| is)? considered dead")),
-    ("missing", re.compile(r"[Mm]issing (?:communicator )?data from (?P<number>\d+) ")),
-    ("error", re.compile(r"(?:Initialization|Asynchronous) errors? on (?P<number>\d+) rank")),
+    ("dead", re.compile(r"(?P<number>\d{1,9}) job process\w*(?: are| is)? considered dead")),
+    ("missing", re.compile(r"[Mm]issing (?:communicator )?data from (?P<number>\d{1,9}) ")),
+    ("error", re.compile(r"(?:Initialization|Asynchronous) errors? on (?P<number>\d{1,9}) rank")),
     ("mismatch", re.compile(r"Communicator ranks have different (?P<aspect>.*)")),
 )
-_RAS_SHARE = re.compile(r"^\s*(?P<number>\d+) ranks have (?P<state>.*)$")
+_RAS_SHARE = re.compile(r"^\s*(?P<number>\d{1,9}) ranks have (?P<state>.*)$")
 _RAS_LAUNCHED = re.compile(r"launched up to operation (\d+)")
 
 

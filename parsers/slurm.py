@@ -16,8 +16,8 @@ from parsers._slurm_exit import EXIT_PATTERNS
 
 # squeue: "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
 _QUEUE_ROW = re.compile(
-    r"^\s*(?P<job>\d+)\S* +\S+ +(?P<name>\S+) +\S+ +(?P<state>[A-Z]{1,2}) +(?P<elapsed>[\d:-]+) +(?P<num_nodes>\d+) +"
-    r"(?P<nodes>\S+)$"
+    r"^\s*(?P<job>\d{1,12})\S* +\S+ +(?P<name>\S+) +\S+ +(?P<state>[A-Z]{1,2}) +(?P<elapsed>[\d:-]+) +"
+    r"(?P<num_nodes>\d+) +(?P<nodes>\S+)$"
 )
 
 
