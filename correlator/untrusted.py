@@ -18,20 +18,23 @@ MOST_DIGITS = 200
 #: Longest text that is read as a Python value, and most brackets in it: Python's own reader may exhaust the C stack.
 _LITERAL_LIMIT, _BRACKET_LIMIT = 1 << 16, 2000
 
-_LONG_NUMBER = re.compile(rf"(\d{{{MOST_DIGITS}}})\d+")
-# Of a longer number, every 50th character of the text shows four digits in a row.
-_STRIDE, _STRIDDEN = MOST_DIGITS // 4, re.compile(r"\d{4}")
+_LONG_RUN = re.compile(rf"(\d{{{MOST_DIGITS}}})\d+|(\s{{{MOST_DIGITS}}})\s+")
+# Of a longer run, every 50th character of the text shows four in a row.
+_STRIDE, _STRIDDEN = MOST_DIGITS // 4, re.compile(r"\d{4}|\s{4}")
 
 
-def shorten_numbers(text: str) -> str:
-    """The text with every number cut to MOST_DIGITS digits, so that ``int`` and ``float`` can read each of them.
+def shorten_runs(text: str) -> str:
+    """The text with every number and every run of blanks cut to MOST_DIGITS characters.
 
-    >>> shorten_numbers("7 " + "9" * 5000) == "7 " + "9" * 200
+    So ``int`` and ``float`` can read each number, and patterns that allow blanks between words need not try out
+    thousands of them.
+
+    >>> shorten_runs("7 " + "9" * 5000) == "7 " + "9" * 200
     True
     """
     if len(text) <= MOST_DIGITS or not _STRIDDEN.search(text[::_STRIDE]):
         return text
-    return _LONG_NUMBER.sub(r"\1", text)
+    return _LONG_RUN.sub(r"\1\2", text)
 
 
 def is_rank(number: int) -> bool:

@@ -149,7 +149,8 @@ WATCHDOG_HANG = Pattern(
         "Monitor Thread is disabled, but would have killed this job",
         "monitor thread is disabled, but would have terminated the process",
     ),
-    regex=rf"{BEGIN}{SCOPE}(?P<what>[^\[\]]*(?:watchdog got stuck for (?P<stuck_s>\d+) seconds|detects no heartbeat|"
+    regex=rf"{BEGIN}{SCOPE}(?P<what>[^\[\]]*(?:watchdog got stuck for (?P<stuck_s>\d+) seconds|"
+    r"detects no heartbeat|"
     r"NCCL monitor thread timeout|Heartbeat monitor timed out|detected no heartbeat of its watchdog|"
     r"due to ProcessGroupNCCL watchdog hang|[Tt]hread is disabled, but would have))",
     sample="[PG ID 0 PG GUID 0(default_pg) Rank 2] ProcessGroupNCCL's watchdog got stuck for 480 seconds without "

@@ -29,7 +29,7 @@ HUGGING_FACE = (
         "deleted",
         "Hugging Face",
         ("Deleting older checkpoint [",),
-        r"Deleting older checkpoint \[(?P<path>[^\]]*?(?P<step>\d+)?)\]",
+        r"Deleting older checkpoint \[(?P<path>[^\]]*?(?P<step>\d{1,12})?)\]",
         "Deleting older checkpoint [/mnt/out/checkpoint-800] due to args.save_total_limit",
     ),
     line(

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 
 from correlator.events import Found, Pattern
 
-_WORD = r"\b(?:global[_ ]step|train[_ ]step|step|iter(?:ation)?)s?\b\s*[:=#]?\s*\[?\s*(?P<step>\d+)"
-_TOTAL = re.compile(_WORD + r"\s*(?:/|of)\s*(?P<total>\d+)\b", re.IGNORECASE)
+_WORD = r"\b(?:global[_ ]step|train[_ ]step|step|iter(?:ation)?)s?\b\s{0,8}[:=#]?\s{0,8}\[?\s{0,8}(?P<step>\d+)"
+_TOTAL = re.compile(_WORD + r"\s{0,8}(?:/|of)\s{0,8}(?P<total>\d+)\b", re.IGNORECASE)
 _MARKED = re.compile(
     _WORD + r"\b[\s|,;:\])-]*(?P<mark>start|begin|enter|done|end|finished|completed?)\b", re.IGNORECASE
 )
-_BEFORE_LOSS = re.compile(_WORD + r"\b(?P<between>.{0,80}?)\b(?:\w+_)?loss\b", re.IGNORECASE)
-_LOSS = re.compile(r"\b(?:\w+_)?loss\b['\"]?[ =:|]*(?P<loss>[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf))", re.IGNORECASE)
+_BEFORE_LOSS = re.compile(_WORD + r"\b(?P<between>.{0,80}?)\b(?:\w{1,60}_)?loss\b", re.IGNORECASE)
+_LOSS = re.compile(
+    r"\b(?:\w{1,60}_)?loss\b['\"]?[ =:|]*(?P<loss>[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf))", re.IGNORECASE
+)
 _EPOCH = re.compile(r"\bepoch[ :=\[]*(?P<epoch>\d+)", re.IGNORECASE)
 _RANK = re.compile(r"\brank[ :=]*(?P<rank>\d+)\b[^\w]*$", re.IGNORECASE)
 #: Megatron's own line, bars, evaluation, and sentences about a step.

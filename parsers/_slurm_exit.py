@@ -14,7 +14,7 @@ from correlator.events import Pattern
 from parsers._lines import named, one_line, signal_number
 
 _TASK_EXIT = (
-    r"srun: error: (?P<nodes>[\w.-]+(?:\[[\d,-]+\])?[\w.,\[\]-]*): tasks? (?P<tasks>\d[\d,-]*): "
+    r"srun: error: (?P<nodes>[\w.-]{1,255}(?:\[[\d,-]+\])?[\w.,\[\]-]*): tasks? (?P<tasks>\d[\d,-]*): "
     r"(?P<how>Exited with exit code (?P<exit_code>\d+)|[A-Z][\w /]*)(?P<core> \(core dumped\))?"
 )
 

@@ -23,7 +23,7 @@ from parsers._checkpoints_trainers import COMPOSER, HUGGING_FACE, LIGHTNING, OLM
 _NOUN = (
     r"(?:"
     r"(?:a|the|new|full|last|final|best|latest|model|training|ephemeral|sharded|unsharded|async|optimizer|and|to|from|"
-    r"at|in|local|global|persistent|non-persistent|distributed|previous) )*(?:checkpoint|ckpt|snapshot)s?\b"
+    r"at|in|local|global|persistent|non-persistent|distributed|previous) ){0,6}(?:checkpoint|ckpt|snapshot)s?\b"
 )
 _STEP = re.compile(r"(?:step|iter|iteration)s?[ =:#_-]*(\d+)|@ (\d+) updates|\bfor (\d+) into", re.IGNORECASE)
 _PATH = re.compile(

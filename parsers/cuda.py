@@ -28,7 +28,7 @@ def _standalone(match: re.Match[str]) -> dict[str, object] | None:
 DEVICE_ASSERT = Pattern(
     event="cuda.device_assert",
     literals=(", thread: [", "Device-side assertion `", "device-side assertion failures were found on GPU #"),
-    regex=r"(?:(?P<source>[^\s:]+:\d+): (?P<function>.+?): (?:block: \[[\d,]+\], thread: \[[\d,]+\] )?)?"
+    regex=r"(?:(?P<source>[^\s:]{1,255}:\d+): (?P<function>.{1,500}?): (?:block: \[[\d,]+\], thread: \[[\d,]+\] )?)?"
     r"(?:Device-side a|A)ssertion `(?P<condition>.+)[`'] failed|"
     r"CUDA device-side assertion failures were found on GPU #(?P<gpu>\d+)",
     sample="../aten/src/ATen/native/cuda/Indexing.cu:1239: indexSelectLargeIndex: block: [12,0,0], thread: [64,0,0] "

@@ -82,7 +82,7 @@ PARSER = Parser(
         Pattern(
             event="nvrx.node_unhealthy",
             literals=("Node health check failed: ", " failed for node ", "lustre health_check not healthy"),
-            regex=r"(?:Node health check failed: (?P<message>.*)|(?P<check>\w[\w ]*) failed for node "
+            regex=r"(?:Node health check failed: (?P<message>.*)|(?P<check>\w[\w ]{0,80}) failed for node "
             r"(?P<node>[\w.-]+?)(?:_\d+_\d+)?"
             r": (?P<reason>.*)|lustre health_check not healthy: '(?P<status>[^']*)')",
             sample="Node health check failed: fail_count=1, failed_checks=['disk']",

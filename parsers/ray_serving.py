@@ -171,7 +171,7 @@ PARSER = Parser(
         Pattern(
             event="sglang.exception",
             literals=("Scheduler hit an exception", "Client hit an exception"),
-            regex=r"(?:TP(?P<tp>\d+)[^\]]*\] )?(?P<who>Scheduler|\w+Client) hit an exception",
+            regex=r"(?:TP(?P<tp>\d+)[^\]]*\] )?(?P<who>Scheduler|\w{1,40}Client) hit an exception",
             sample="Scheduler hit an exception: Traceback (most recent call last):",
         ),
         Pattern(

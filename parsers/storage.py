@@ -51,7 +51,7 @@ PARSER = Parser(
             event="kernel.storage",
             literals=("nfs4_reclaim_open_state", "NFS: state manager", "NFS: nfs4_"),
             regex=r"(?P<what>nfs4_reclaim_open_state: Lock reclaim failed|NFS: (?:state "
-            r"manager|nfs4_\w+).*(?:failed|error).*)$",
+            r"manager|nfs4_\w{1,60}).*(?:failed|error).*)$",
             fields={"filesystem": "nfs"},
             sample="NFS: nfs4_reclaim_open_state: Lock reclaim failed!",
         ),

@@ -33,7 +33,7 @@ from correlator.envelopes.logger_heads import (
 from correlator.envelopes.peeled import FileContext, Peeled, Rule
 from correlator.envelopes.transports import angle, cri, json_record, labelled
 from correlator.timestamps import MONTHS, announced_stamp
-from correlator.untrusted import shorten_numbers
+from correlator.untrusted import shorten_runs
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -154,7 +154,7 @@ def peel(line: str, context: FileContext) -> Peeled:
     ('ValueError: bad', 2, 0, 4)
     """
     p = Peeled("")
-    text = strip_ansi(shorten_numbers(line)).lstrip("\ufeff")
+    text = strip_ansi(shorten_runs(line)).lstrip("\ufeff")
     if "\x00" in text:  # left by a crashed node
         text = text.replace("\x00", "")
     text = _peel_layers(text, p, context)

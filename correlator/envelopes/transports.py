@@ -11,7 +11,7 @@ from typing import Any
 from correlator.envelopes.heads import severity_of
 from correlator.envelopes.peeled import FileContext, Peeled
 from correlator.timestamps import Stamp, match_stamp
-from correlator.untrusted import read_json, read_number, shorten_numbers
+from correlator.untrusted import read_json, read_number, shorten_runs
 
 # 2024-05-01T05:40:18.123456789Z stderr F text
 _CRI = re.compile(r"(?=\d{4}-\d\d-\d\dT)(\S+) (stdout|stderr) ([FP])(?: |$)")
@@ -80,7 +80,7 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
         inner = inner[:-1]
     elif "log" in record and "time" in record and "stream" in record:
         p.partial = True
-    return shorten_numbers(inner.removesuffix("\r"))  # which escapes may have hidden from the line's own check
+    return shorten_runs(inner.removesuffix("\r"))  # which escapes may have hidden from the line's own check
 
 
 # 2024-05-01T05:40:18Z {pod="llm-worker-3", node_name="node012"} text (logcli)
