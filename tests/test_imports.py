@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "cascade",
         "attribution",
         "preflight lookup",
-        "report graph_export graph_svg event_export",
+        "report graph_export graph_svg event_export line_export",
         "bundle",
         "pipeline",
         "cli __main__",
