@@ -84,6 +84,8 @@ COLUMNS: frozenset[str] = frozenset(SCHEMA.names)
 
 #: Longest text kept in ``body``.
 BODY_LIMIT = 4096
+#: Attribute of a line that stands for equal ones of other processes, which their printer dropped.
+STANDS_FOR_OTHERS = "stands_for_others"
 
 
 @dataclass(frozen=True, slots=True)

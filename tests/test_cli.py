@@ -24,6 +24,7 @@ import pytest
 from documents import graph_of, hardware_document, neighbourhood, none_document
 
 from correlator import pipeline
+from correlator.attribution import standing
 from correlator.cli import main
 from correlator.cli._progress import progress_on_stderr
 from correlator.diagnosis import Document, FailureClass, json_schema
@@ -54,9 +55,10 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Document], list[dict[st
 
         def diagnose(*paths: str, **options: Any) -> SimpleNamespace:
             calls.append({"paths": paths, **options})
-            return SimpleNamespace(document=document, graph=graph_of(document), neighbourhood=neighbourhood)
+            return SimpleNamespace(document=document, graph=graph_of(document), neighbourhood=neighbourhood, facts=None)
 
         monkeypatch.setattr(pipeline, "diagnose", diagnose)
+        monkeypatch.setattr(standing, "life_of", lambda facts, rank: standing.Life(rank, "on gpu-a017", "heard"))
         return calls
 
     return give

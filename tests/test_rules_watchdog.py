@@ -173,3 +173,14 @@ def test_the_node_that_all_cut_paths_share_is_the_one(tmp_path):
 
 def test_one_end_alone_may_have_lost_a_process_that_died(tmp_path):
     assert "both ends of a path" not in findings(diagnose(tmp_path, pair(("gpu-a017", "gpu-b021"))))
+
+
+# --- lines that stand for others ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tail", "ranks"), [("", [2]), (" [repeated 2x across cluster]", [])])
+def test_ranks_whose_equal_lines_were_dropped_are_not_silent(tmp_path, tail, ranks):
+    lines = [f"(WorkerDict pid={100 + r}, ip=10.0.0.17) [rank{r}]: model built" for r in range(4)]
+    for rank in (0, 1, 3):
+        lines += [f"(WorkerDict pid={100 + rank}, ip=10.0.0.17) {line}{tail}" for line in watchdog(rank, 630)]
+    assert diagnose(tmp_path, {"driver.log": lines}).initiator.ranks == ranks

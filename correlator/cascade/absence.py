@@ -94,7 +94,7 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
     ranks = facts.topology.ranks
     collected = [r for r in facts.expected_ranks() if ranks[r].collected]
     quiet = [r for r in collected if r not in talkers]
-    if not quiet or len(talkers) < 2 or len(quiet) == len(collected):
+    if not quiet or len(talkers) < 2 or len(quiet) == len(collected) or not facts.silence_counts:
         return
     if facts.judged("gloo.size_mismatch"):
         return  # two ranks contradict each other; who is stopped in the wake of that may be quiet
@@ -217,7 +217,8 @@ def silent_node(facts: Facts) -> Iterator[Finding]:
     top, talkers = facts.topology, spoken(facts)
     with_ranks = [n for n in sorted(top.collected_nodes) if top.ranks_on(n)]
     silent = [n for n in with_ranks if not set(top.ranks_on(n)) & set(talkers)]
-    if len(with_ranks) < 3 or len(silent) != 1 or facts.nodes_with_epitaph or facts.judged("slurm.step_aborted"):
+    explained = facts.nodes_with_epitaph or facts.judged("slurm.step_aborted")
+    if len(with_ranks) < 3 or len(silent) != 1 or explained or not facts.silence_counts:
         return
     host = silent[0]
     rows = [row for rank, row in sorted(talkers.items()) if top.node_of_rank(rank) != host]

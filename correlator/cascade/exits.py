@@ -58,7 +58,7 @@ def _told_by_nobody(facts: Facts, end: Exit) -> bool:
 def _unlike_its_peers(facts: Facts, rank: int, talkers: Mapping[int, Row]) -> bool:
     """Whether a rank that can speak said nothing while most others say that they lost a peer."""
     known = facts.topology.ranks.get(rank)
-    if known is None or not known.collected or rank in talkers:
+    if known is None or not known.collected or rank in talkers or not facts.silence_counts:
         return False
     # Some launchers keep the output of local rank 0 only: then silence says nothing.
     if not known.heard and not any(_local_rank(facts, r) == known.local_rank for r in talkers):

@@ -11,6 +11,7 @@ from typing import Literal
 from correlator.cascade.recorded import Recorded
 from correlator.clocks import Clocks
 from correlator.diagnosis import FailureClass, Role, Scope
+from correlator.events import STANDS_FOR_OTHERS
 from correlator.hostlist import expand_ranges
 from correlator.ingest import Ingested, Writer
 from correlator.records import Row
@@ -137,6 +138,11 @@ class Facts:
         for row in self.rows:
             found[row.event].append(row)
         return found
+
+    @cached_property
+    def silence_counts(self) -> bool:
+        """Whether a rank's line that is not there was not printed: some printers drop lines that others print, too."""
+        return not any(row.attr(STANDS_FOR_OTHERS) for row in self.rows)
 
     @cached_property
     def recorded(self) -> Recorded:

@@ -91,7 +91,7 @@ def missing_from_the_timeouts(facts: Facts) -> Iterator[Finding]:
     absent = sorted(expected - set(waiters) - _spoke_otherwise(facts))
     worldwide = len(waiters) >= 2 and 2 * len(waiters) >= len(expected) and facts.topology.grid is None
     few = len(absent) <= max(1, len(expected) // 4)
-    if not (worldwide and absent):
+    if not (worldwide and absent and facts.silence_counts):
         return
     # Many that are missing may just not have been given the time to speak, unless their own logs are there.
     if not few and not all(ranks[r].heard and r not in facts.exits for r in absent):

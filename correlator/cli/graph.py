@@ -58,10 +58,12 @@ def run(
         boxes, arrows = count_words(len(part), "box", "boxes"), count_words(part.number_of_edges(), "arrow")
         write_stderr(f"{boxes}, {arrows} written to {output}\n")
     if rank is not None:
+        from correlator.attribution.standing import life_of
         from correlator.report.layout import render_for
-        from correlator.report.standing import render_standing
+        from correlator.report.standing import render_life, render_standing
 
-        write_stdout(render_for(sys.stdout, render_standing(diagnosis.document, rank)))
+        life = render_life(life_of(diagnosis.facts, rank))
+        write_stdout(render_for(sys.stdout, [*render_standing(diagnosis.document, rank), *life]))
     return 0
 
 

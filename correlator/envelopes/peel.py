@@ -93,7 +93,7 @@ _SYSLOG_REPEAT = re.compile(r"message repeated (\d+) times: \[ ?(.*)\]$")
 def _unrepeated(text: str, p: Peeled) -> str:
     if "repeated " in text:
         if match := _RAY_REPEAT.search(text):
-            p.repeats = int(match[1])
+            p.repeats, p.stands_for_others = int(match[1]), True
             return text[: match.start()]
         if match := _SYSLOG_REPEAT.match(text):
             p.repeats = int(match[1])

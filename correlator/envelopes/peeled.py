@@ -57,7 +57,7 @@ class Peeled:
     ``dated``: the stamp states its year. ``boot_ns`` is a kernel's time since boot. ``inner_rank`` is the number of
     torch's own ``[rankN]:``. ``headed``: a logger's head was taken off, so that no label can follow; ``tagged``: a tee
     tag that looks like ``[rankN]:`` was. ``partial``: the collector cut the line here.
-    ``repeats``: how many equal lines the printer says this one stands for.
+    ``repeats``: how many equal lines the printer says this one stands for; ``stands_for_others``: of other processes.
     """
 
     text: str
@@ -79,6 +79,7 @@ class Peeled:
     logger: str | None = None
     partial: bool = False
     repeats: int = 1
+    stands_for_others: bool = False
     headed: bool = False
     tagged: bool = False
     dated: bool = False

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from correlator.envelopes.peel import peel
 from correlator.envelopes.peeled import FileContext, Peeled
-from correlator.events import Found
+from correlator.events import STANDS_FOR_OTHERS, Found
 from correlator.ingest.blocks import BlockLines, LineIndex
 from correlator.ingest.candidates import CandidateScan
 from correlator.ingest.error_words import WORDS, error_severity
@@ -275,7 +275,7 @@ class UnitReader:
             "writer": writer_key(self.file.name, p.key),
             "body": p.text,
             "count": p.repeats,
-            "attributes": {},
+            "attributes": {STANDS_FOR_OTHERS: "true"} if p.stands_for_others else {},
             "timestamp_basis": "none",
             "_unit": self.unit.index,
         }

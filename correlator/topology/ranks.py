@@ -14,7 +14,7 @@ from correlator.topology.model import LOCAL_NAMES, Rank, Topology, short_name
 from correlator.untrusted import is_rank, read_number
 
 #: Launcher lines that name a worker by its pid.
-_ABOUT_A_WORKER = frozenset(
+ABOUT_A_WORKER = frozenset(
     {"torchrun.worker_failed", "torchrun.report_entry", "torchrun.signal_sent", "torchrun.kill_escalation"}
 )
 
@@ -28,9 +28,9 @@ def release_shared_streams(writers: Sequence[Writer], rows: Sequence[Row]) -> No
     workers: dict[str, set[int]] = defaultdict(set)
     shared: set[str] = set()
     for row in rows:
-        if row.event in _ABOUT_A_WORKER or row.emitter == "nccl":
+        if row.event in ABOUT_A_WORKER or row.emitter == "nccl":
             workers[row.writer] |= {row.pid} if row.pid is not None else set()
-            if len(workers[row.writer]) > 1 or (row.event in _ABOUT_A_WORKER and row.local_rank):
+            if len(workers[row.writer]) > 1 or (row.event in ABOUT_A_WORKER and row.local_rank):
                 shared.add(row.writer)
     for writer in writers:
         if (

@@ -9,6 +9,7 @@ from correlator.hostlist import expand_ranges
 from correlator.ingest import FileSummary, Writer
 from correlator.records import Row
 from correlator.topology.model import Rank, Topology, is_name
+from correlator.topology.ranks import ABOUT_A_WORKER
 from correlator.untrusted import is_rank, read_number
 
 #: Events that state a rank with its process id.
@@ -219,11 +220,15 @@ def _place_by_bases(top: Topology) -> None:
 def _has_other_nodes(top: Topology, rows: Sequence[Row]) -> bool:
     """Whether the job has more nodes than the one that is named: ranks that nothing places may be on those.
 
-    That holds where a launcher states so, where the node does not begin with rank 0, and where only the scheduler's
-    lines about the ends of single tasks name the node.
+    That holds where a launcher states so, where the node does not begin with rank 0, where its launcher had fewer
+    processes than the job has ranks, and where only the scheduler's lines about the ends of single tasks name the node.
     """
     counts = [r.attr(name) for r in rows for name in _NODE_COUNTS]
     if top.base_of_node.get(top.nodes[0], 0) or any(c.isdecimal() and int(c) > 1 for c in counts):
+        return True
+    # A launcher names all its processes when it stops: those that failed and those that it had to stop.
+    workers = {r.pid for r in rows if r.event in ABOUT_A_WORKER and r.pid is not None}
+    if top.nproc_per_node and len(workers) == top.nproc_per_node < (top.world_size or 0):
         return True
     about = [r for r in rows if r.node == top.nodes[0]]
     return bool(about) and all(r.event == "slurm.task_exit" or r.node_basis == "label" for r in about)
