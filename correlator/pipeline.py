@@ -53,7 +53,6 @@ class Diagnosis:
     """A finished diagnosis: the contract's document, and the stages' results for a notebook."""
 
     document: out.Document
-    table: pa.Table
     graph: nx.DiGraph
     topology: Topology
     facts: Facts
@@ -61,8 +60,14 @@ class Diagnosis:
     places: tuple[str, ...] = ()
 
     @cached_property
+    def table(self) -> pa.Table:
+        """The event table (``events.SCHEMA``) with what the later stages found: time, bound, node, rank and bases."""
+        rows = sorted((*self.facts.rows, *self.facts.progress), key=lambda row: row.index)
+        return _filled_in(self.facts.ingested.events, rows)
+
+    @cached_property
     def events(self) -> pl.DataFrame:
-        """The event table (``events.SCHEMA``), clock-corrected, as a polars frame."""
+        """The event table as a polars frame."""
         import polars as pl
 
         frame = pl.from_arrow(self.table)
@@ -212,7 +217,7 @@ def diagnose(
         clocks=clocks_of(facts),
         inputs=inputs_of(facts),
     )
-    return Diagnosis(document, _filled_in(read.events, rows), graph, topology, facts, raw, tuple(map(str, paths)))
+    return Diagnosis(document, graph, topology, facts, raw, tuple(map(str, paths)))
 
 
 def _filled_in(table: pa.Table, rows: list[Row]) -> pa.Table:

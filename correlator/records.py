@@ -96,7 +96,7 @@ def read_rows(table: pa.Table, *, skip_events: Sequence[str] = ()) -> list[Row]:
 
 def _build(indices: list[int], columns: list[list[object]]) -> Iterator[Row]:
     for index, *values in zip(indices, *columns, strict=True):
-        row = Row(index, **dict(zip(_COLUMNS, values, strict=True)))
+        row = Row(index, *values)  # _COLUMNS are the fields in order
         row.attributes = dict(row.attributes or ())
         row.count = row.count or 1
         row.body = row.body or ""

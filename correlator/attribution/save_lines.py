@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from correlator.cascade.model import Facts, Finding
 from correlator.checkpoints.listed import Listed, compare, size_of
 from correlator.checkpoints.names import step_of
@@ -108,15 +110,24 @@ def whole_path(path: str) -> str:
 
 def _begun_again(facts: Facts) -> frozenset[int]:
     """Steps that were saved whole, and that a later run began to save once more without coming to the end of it."""
-    ends = [r for r in facts.events("checkpoint.save_finished") if r.step is not None]
-    steps = {r.step for r in ends}
-    begins = [r for r in facts.events("checkpoint.save_started") if r.step in steps and r.attr("completion") != "none"]
-    open_ones = (
-        b for b in begins
-        if any(_behind(b, e) for e in ends if e.step == b.step)
-        and not any(_behind(e, b) for e in ends if e.step == b.step)
-    )  # fmt: skip
-    return frozenset(b.step for b in open_ones if b.step is not None)
+    beside: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    attempts: dict[int, set[int]] = defaultdict(set)
+    for end in facts.events("checkpoint.save_finished"):
+        if end.step is not None:
+            beside[end.step, end.file].append(end)
+            attempts[end.step].update([] if end.attempt is None else [end.attempt])
+    again = set()
+    for begin in facts.events("checkpoint.save_started"):
+        step = begin.step
+        if step is None or begin.attr("completion") == "none":
+            continue
+        own = beside.get((step, begin.file), [])
+        apart = {a - begin.attempt for a in attempts.get(step, ())} if begin.attempt is not None else set()
+        behind = any(_behind(begin, end) for end in own) or any(difference < 0 for difference in apart)
+        before = any(_behind(end, begin) for end in own) or any(difference > 0 for difference in apart)
+        if behind and not before:
+            again.add(step)
+    return frozenset(again)
 
 
 def _behind(later: Row, earlier: Row) -> bool:

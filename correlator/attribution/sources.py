@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from correlator.cascade.model import Facts
@@ -49,20 +49,18 @@ def missing_of(facts: Facts) -> list[MissingSource]:
 
 
 def _kinds_by_file(facts: Facts) -> dict[str, set[SourceKind]]:
-    events: dict[str, set[str]] = defaultdict(set)
-    for row in (*facts.rows, *facts.progress):
-        events[row.file].add(row.event)
     ranked = {writer.file for writer in facts.ingested.writers if writer.rank is not None}
+    events = facts.events_of_file
     kinds: dict[str, set[SourceKind]] = {}
     for file in facts.ingested.files:
         own = {
             _KINDS.get(event) or _KINDS.get(emitter, "training")
-            for event in events[file.name]
+            for event in events.get(file.name, ())
             if (emitter := event.partition(".")[0]) not in _ANYWHERE
         }
         if "kernel" in file.emitters or _SYSTEM_LOG.search(file.name.lower()):
             own.add("kernel")
-        if file.name in ranked or file.claims.single_process or (not own and events[file.name]):
+        if file.name in ranked or file.claims.single_process or (not own and file.name in events):
             own.add("training")
         kinds[file.name] = own or {"other"}
     return kinds

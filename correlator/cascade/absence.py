@@ -177,7 +177,8 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
     told = facts.nodes_with_epitaph
     top = facts.topology
     silent = sorted(n for n in top.collected_nodes if n not in told and top.ranks_on(n))
-    silent = [n for n in silent if _launcher_was_collected(facts, n)]
+    launcherless = _nodes_without_launcher(facts)
+    silent = [n for n in silent if n not in launcherless]
     if not silent or len(told) < 1 or len(silent) > max(1, len(told)):
         return
     talkers = spoken(facts)
@@ -206,10 +207,11 @@ def node_without_last_word(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _launcher_was_collected(facts: Facts, node: str) -> bool:
-    """Whether a launcher's words would be there: not where all files of its node are those of single ranks."""
-    files = [f for f in facts.ingested.files if facts.topology.node_of_file.get(f.name) == node]
-    return not files or any(f.claims.rank is None and f.claims.local_rank is None for f in files)
+def _nodes_without_launcher(facts: Facts) -> set[str]:
+    """Nodes of which no launcher's words would be there: all their files are those of single ranks."""
+    places = facts.topology.node_of_file
+    files = [(places[f.name], f.claims) for f in facts.ingested.files if f.name in places]
+    return {node for node, _ in files} - {n for n, own in files if own.rank is None and own.local_rank is None}
 
 
 def silent_node(facts: Facts) -> Iterator[Finding]:

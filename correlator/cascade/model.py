@@ -133,6 +133,14 @@ class Facts:
         return first.attempt
 
     @cached_property
+    def events_of_file(self) -> dict[str, set[str]]:
+        """The names of all events in each file that has any."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in (*self.rows, *self.progress):
+            found[row.file].add(row.event)
+        return found
+
+    @cached_property
     def _by_event(self) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = defaultdict(list)
         for row in self.rows:

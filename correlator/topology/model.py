@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
 
 from correlator.grid import Grid
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 #: Host names that tell nothing.
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "::1", "(none)", ""})
@@ -21,6 +27,13 @@ def short_name(host: str) -> str:
 def is_name(host: str) -> bool:
     """Whether a host can have this name: commands are built from names, and ``--help`` or ``..`` would be obeyed."""
     return len(host) <= 253 and re.fullmatch(r"(?:[A-Za-z0-9]|::)[\w.:-]*", host, re.ASCII) is not None
+
+
+def _grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    groups: dict[_Key, list[_Value]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
 
 
 @dataclass(slots=True)
@@ -61,8 +74,20 @@ class Topology:
     gpu_serial: dict[tuple[str | None, str], str] = field(default_factory=dict)
 
     def ranks_on(self, node: str) -> list[int]:
-        """The global ranks on a node, in order."""
-        return sorted(r.rank for r in self.ranks.values() if r.node == node)
+        """The global ranks on a node, in order; to be asked when the roster is complete."""
+        return self._by_node.get(node, [])
+
+    @cached_property
+    def _by_node(self) -> dict[str | None, list[int]]:
+        return _grouped((known.node, rank) for rank, known in sorted(self.ranks.items()))
+
+    @cached_property
+    def _by_pid(self) -> dict[int, list[tuple[str | None, int]]]:
+        return _grouped((pid, (node, rank)) for (node, pid), rank in self.rank_of_pid.items())
+
+    @cached_property
+    def _by_bus(self) -> dict[str | None, list[int]]:
+        return _grouped((known.pci_bus_id, rank) for rank, known in self.ranks.items())
 
     def node_of_rank(self, rank: int) -> str | None:
         """The node of a rank, if known."""
@@ -87,12 +112,13 @@ class Topology:
             return None
         if (node, pid) in self.rank_of_pid:
             return self.rank_of_pid[node, pid]
-        same = {r for (n, p), r in self.rank_of_pid.items() if p == pid and (node is None or n is None)}
+        same = {rank for where, rank in self._by_pid.get(pid, ()) if node is None or where is None}
         return same.pop() if len(same) == 1 else None
 
     def rank_for_gpu(self, node: str | None, pci_bus_id: str | None) -> int | None:
         """The rank that drives this device; without a node only if the job has one node."""
         if not pci_bus_id:
             return None
-        found = {r.rank for r in self.ranks.values() if r.pci_bus_id == pci_bus_id and (node is None or r.node == node)}
+        on_bus = self._by_bus.get(pci_bus_id, ())
+        found = {rank for rank in on_bus if node is None or self.ranks[rank].node == node}
         return found.pop() if len(found) == 1 else None

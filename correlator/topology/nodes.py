@@ -135,6 +135,7 @@ def _nodes_from_paths(
 ) -> dict[str, str]:
     """Node names in paths: a component that is a known host, or one of a family of host-like names."""
     short_known = {short_name(k): k for k in known}
+    written = set(known)
     found: dict[str, str] = {}
     rest: list[tuple[str, list[tuple[tuple[int, int], str]]]] = []
     for summary in files:
@@ -143,9 +144,7 @@ def _nodes_from_paths(
             continue
         parts = _parts(summary.claims.tokens)
         hits = [short_known[t] for _, t in parts if t in short_known]
-        hits = hits or [
-            k for _, t in parts for k in short_known.values() if re.search(rf"(?<![\w-]){re.escape(k)}(?![\w-])", t)
-        ]
+        hits = hits or [name for _, t in parts for name in re.findall(r"[\w-]+", t) if name in written]
         if hits:
             found[summary.name] = hits[-1]
         elif not by_file.get(summary.name):

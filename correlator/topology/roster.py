@@ -20,6 +20,10 @@ _NODE_COUNTS = ("group_world_size", "nnodes", "NNODES", "SLURM_NNODES", "SLURM_J
 _OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
 
 
+#: Attributes that state a world size, the most trusted with the smallest number.
+_SIZE_TRUST = {"world_size": 0, "dist_world_size": 0, "nranks": 3, "WORLD_SIZE": 4, "total": 9}
+
+
 def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
     """Fills the maps from processes and devices to ranks."""
     sizes = [read_number(r.attr("nranks")) or 0 for r in rows if r.event == "nccl.init"]
@@ -123,9 +127,9 @@ def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
     """The world size, from the most trusted source that states one."""
     sources: list[tuple[int, str, int]] = []
     for row in rows:
-        for name, trust in (("world_size", 0), ("dist_world_size", 0), ("total", 9), ("WORLD_SIZE", 4), ("nranks", 3)):
-            value = read_number(row.attr(name))
-            if value:
+        for name in _SIZE_TRUST.keys() & row.attributes.keys():
+            trust = _SIZE_TRUST[name]
+            if value := read_number(row.attr(name)):
                 if name == "total" and row.event != "lightning.init":
                     continue
                 if name == "world_size" and row.event in ("c10d.store_timeout", "c10d.clients_missing"):
