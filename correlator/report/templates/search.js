@@ -54,4 +54,15 @@ function item(entry) {
 
 field("search").addEventListener("submit", (event) => event.preventDefault());
 field("search").addEventListener("input", show);
-show();
+
+// index.html#some%20words is a link to a search.
+function fromAddress() {
+  try {
+    field("words").value = decodeURIComponent(location.hash.slice(1));
+  } catch {
+    field("words").value = "";
+  }
+  show();
+}
+window.addEventListener("hashchange", fromAddress);
+fromAddress();
