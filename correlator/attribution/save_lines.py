@@ -131,7 +131,15 @@ def _begun_again(facts: Facts) -> frozenset[int]:
 
 
 def _behind(later: Row, earlier: Row) -> bool:
-    """Whether a line surely stands behind another: further down in its file, or of a later attempt."""
+    """Whether a line surely stands behind another: of a later attempt, or further down in its file.
+
+    Equal lines of one file are one row with the times of the first and the last.
+    """
     if later.attempt is not None and earlier.attempt is not None and later.attempt != earlier.attempt:
         return later.attempt > earlier.attempt
-    return later.file == earlier.file and later.byte_offset > earlier.byte_offset
+    if later.file != earlier.file:
+        return False
+    if later.count == earlier.count == 1:
+        return later.byte_offset > earlier.byte_offset
+    last, before = later.last_timestamp or later.timestamp, earlier.last_timestamp or earlier.timestamp
+    return last is not None and before is not None and last > before

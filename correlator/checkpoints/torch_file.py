@@ -251,28 +251,37 @@ def _keys(uses: list[_Use]) -> dict[str, Storage]:
     return {use.storage.key: use.storage for use in uses}
 
 
+_Link = tuple["_Link", Any] | None
+"""Where a node stands in the tree: its parent's place and its own key. Names are made of it only for tensors."""
+
+_LEAVES = (int, float, str, bytes, type(None), Global)
+
+
 def _uses(tree: Any, limit: int = MAX_TENSORS) -> Iterator[_Use]:
     """The tensors in a tree, in its order. Every container is entered once, so shared parts cost nothing."""
     seen: set[int] = set()
-    stack: list[tuple[str, Any, int, bool]] = [("", tree, 0, True)]
+    stack: list[tuple[_Link, Any, int, bool]] = [(None, tree, 0, True)]
     while stack and limit:
-        name, node, depth, weight = stack.pop()
-        if (
-            isinstance(node, str | int | float | bytes | Global)
-            or node is None
-            or depth > MAX_DEPTH
-            or id(node) in seen
-        ):
+        link, node, depth, weight = stack.pop()
+        if isinstance(node, _LEAVES) or depth > MAX_DEPTH or id(node) in seen:
             continue
         seen.add(id(node))
-        use = _use(name, node, weight) if isinstance(node, Call) else None
+        use = _use(link, node, weight) if isinstance(node, Call) else None
         if use is not None:
             limit -= 1
             yield use
             continue
-        for key, child in reversed(list(_children(node))):
-            step = shown(str(key), 80) if isinstance(key, str | int) else "?"
-            stack.append((f"{name}.{step}" if name else step, child, depth + 1, weight and key not in NO_WEIGHTS))
+        inner = [pair for pair in _children(node) if not isinstance(pair[1], _LEAVES)]
+        for key, child in reversed(inner):
+            stack.append(((link, key), child, depth + 1, weight and key not in NO_WEIGHTS))
+
+
+def _name(link: _Link) -> str:
+    steps: list[str] = []
+    while link is not None:
+        link, key = link
+        steps.append(shown(str(key), 80) if isinstance(key, str | int) else "?")
+    return ".".join(reversed(steps))
 
 
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:
@@ -288,7 +297,7 @@ def _children(node: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(node.elements or ())
 
 
-def _use(name: str, call: Call, weight: bool) -> _Use | None:
+def _use(link: _Link, call: Call, weight: bool) -> _Use | None:
     function, args = call.name, call.args
     if function.endswith("._rebuild_from_type_v2") and len(args) >= 3 and isinstance(args[0], Global):
         function, args = args[0].name, args[2]
@@ -307,9 +316,9 @@ def _use(name: str, call: Call, weight: bool) -> _Use | None:
     count = math.prod(size)
     extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if count else 0
     if (first + extent) * ITEM_BYTES[dtype] > storage.size:
-        raise ValueError(f"tensor {name} reaches beyond its storage")
+        raise ValueError(f"tensor {_name(link)} reaches beyond its storage")
     # Gaps between the elements of a strided view may hold anything: such a tensor is left out of the check of numbers.
-    return _Use(name, storage, dtype, first, count, weight and extent == count)
+    return _Use(_name(link), storage, dtype, first, count, weight and extent == count)
 
 
 def _storage(value: Any) -> Storage | None:

@@ -69,6 +69,8 @@ def _check_grids(names: list[str], stored: dict[str, Any], findings: Findings) -
         findings.fault("no model states")
     partitioned = any(MODEL.fullmatch(name) and name.startswith("zero_") for name in names)
     _check_grid("model state", model, (dp if partitioned else 1, mp), findings)
+    if dp and mp and len(optimizer) > dp * mp:
+        findings.note(f"{len(optimizer)} optimizer state files where {dp * mp} were saved: left from another save")
     stage = _zero_stage(stored)
     if stage and not optimizer:
         findings.fault(f"no optimizer states, although ZeRO stage {stage} writes them")
