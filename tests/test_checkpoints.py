@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -236,6 +237,14 @@ def test_tracker_to_a_broken_checkpoint(tree: Callable[[str], Path]) -> None:
     assert "1 of 2 optimizer state files are missing" in str(inventory.tracker_problem)
 
 
+def test_two_marks_that_disagree(tree: Callable[[str], Path]) -> None:
+    root = tree("deepspeed")
+    (root / "latest_checkpointed_iteration.txt").write_text("20")
+    assert scan(root).tracker_problem is None
+    (root / "latest_checkpointed_iteration.txt").write_text("10")
+    assert "disagree: one points to step 20" in str(scan(root).tracker_problem)
+
+
 # DCP and what is built on it
 
 
@@ -446,6 +455,29 @@ def test_a_damaged_manifest_of_a_database_is_survived(tree: Callable[[str], Path
     root = tree("orbax")
     flip(root / "20/state/manifest.ocdbt", at)
     scan(root)
+
+
+def ocdbt_manifest(body: bytes) -> bytes:
+    """A manifest of a database with any body, packed with zstd."""
+    packed = zstandard.ZstdCompressor().compress(body)
+    return b"\x0c\xdb\x3a\x2a" + struct.pack("<Q", 18 + len(packed)) + b"\x00\x01" + packed + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (bytes(80 << 20), "absurd size"),
+        (bytes(16) + b"\0\0\0\4\0" + b"\xff" * 9 + b"\1", "absurd number"),
+        (bytes(16) + b"\0\0\0\4\0" + b"\xbf\x84\x3d" + b"\x80\x01" * 3_000_000, "ends early"),
+        (bytes(16), "ends early"),
+    ],
+)
+def test_a_hostile_manifest_is_refused_with_a_finding(tree: Callable[[str], Path], body: bytes, text: str) -> None:
+    root = tree("orbax")
+    (root / "20/state/manifest.ocdbt").write_bytes(ocdbt_manifest(body))
+    found = one(scan(root), 20)
+    assert found.complete is False
+    assert any(text in problem for problem in found.problems)
 
 
 def test_a_torch_dist_save_without_metadata_json_is_not_taken_for_fsdp_dtensor(tree: Callable[[str], Path]) -> None:

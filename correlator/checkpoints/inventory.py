@@ -214,25 +214,40 @@ def _compare_parts(one: Findings, together: Sequence[Findings]) -> None:
 def _tracker(
     visited: Sequence[Folder], found: Sequence[_Found], checkpoints: Sequence[Checkpoint]
 ) -> tuple[int | str | None, str | None]:
-    """The framework's mark nearest to the root, and what is wrong with it."""
+    """The framework's mark nearest to the root, and what is wrong with it; two marks side by side must agree."""
     known = {name: parse for layout in load_layouts() for name, parse in layout.trackers.items()}
-    marks = [(folder, file, known[name]) for folder in visited for name, file in folder.files.items() if name in known]
-    if not marks:
+    marked = [folder for folder in visited if known.keys() & folder.files.keys()]
+    if not marked:
         return None, None
-    folder, file, parse = min(
-        marks, key=lambda mark: (mark[0].rel.count("/") if mark[0].rel != "." else -1, mark[1].rel)
-    )
+    folder = min(marked, key=lambda one: (one.rel.count("/") if one.rel != "." else -1, one.rel))
+    beside = [
+        (item, one)
+        for item, one in zip(found, checkpoints, strict=True)
+        if item.parent is not None and item.parent.rel == folder.rel
+    ]
+    read = [_read_mark(file, known[name], beside) for name, file in folder.files.items() if name in known]
+    value, problem, step = read[0]
+    for (_, _, other), name in zip(read, (name for name in folder.files if name in known), strict=True):
+        if problem is None and step is not None and other is not None and other != step:
+            problem = f"the marks beside each other disagree: one points to step {step}, {name} to step {other}"
+    return value, problem
+
+
+def _read_mark(
+    file: File, parse: Callable[[str], int | str | None], beside: Sequence[tuple[_Found, Checkpoint]]
+) -> tuple[int | str | None, str | None, int | None]:
+    """What the mark says, what is wrong with it, and the step of the checkpoint it points to."""
     try:
-        value = parse(file.text(1 << 16))
+        text = file.text(1 << 16)
     except OSError as error:
-        return None, f"{file.name} cannot be read: {error.strerror or error}"
+        return None, f"{file.name} cannot be read: {error.strerror or error}", None
+    value = parse(text)
     if value is None:
-        return None, f"{file.name} holds no mark: {shown(file.text(1 << 16), 80)!r}"
-    for item, checkpoint in zip(found, checkpoints, strict=True):
-        beside = item.parent is not None and item.parent.rel == folder.rel
-        if beside and (item.name == value if isinstance(value, str) else checkpoint.iteration == value):
-            if checkpoint.complete is False or checkpoint.finite is False:
-                why = checkpoint.problems[0] if checkpoint.problems else "it is not complete"
-                return value, f"{file.name} points to {item.name}, which cannot be used: {why}"
-            return value, None
-    return value, f"{file.name} points to {value}, which is not there"
+        return None, f"{file.name} holds no mark: {shown(text, 80)!r}", None
+    for item, one in beside:
+        if item.name == value if isinstance(value, str) else one.iteration == value:
+            if one.complete is False or one.finite is False:
+                why = one.problems[0] if one.problems else "it is not complete"
+                return value, f"{file.name} points to {item.name}, which cannot be used: {why}", one.iteration
+            return value, None, one.iteration
+    return value, f"{file.name} points to {value}, which is not there", None

@@ -75,11 +75,12 @@ class _Body:
         suffixes = self.numbers(total)
         self.numbers(total)
         names: list[str] = []
-        last = b""
+        last, room = b"", MAX_BODY_BYTES
         for prefix, suffix in zip(prefixes, suffixes, strict=False):
             last = last[:prefix] + self.take(suffix)
-            if len(last) > 4096:
-                raise _Malformed("holds an absurd path")
+            room -= len(last)
+            if room < 0:
+                raise _Malformed("holds an absurd table of files")
             names.append(last.decode("utf-8", "replace"))
         return names
 
@@ -135,18 +136,14 @@ def _unpacked(data: bytes, magic: bytes) -> _Body:
     if not packed:
         return _Body(rest)
     try:
-        unpacked = zstandard.ZstdDecompressor().decompressobj()
-        body = unpacked.decompress(rest) if _announced(rest) <= MAX_BODY_BYTES else None
+        # What the frame says of its own size is no promise: no more than the limit is ever unpacked.
+        with zstandard.ZstdDecompressor(max_window_size=MAX_BODY_BYTES).stream_reader(rest) as frame:
+            body = frame.read(MAX_BODY_BYTES + 1)
     except zstandard.ZstdError as error:
         raise _Malformed("cannot be unpacked: damaged") from error
-    if body is None:
+    if len(body) > MAX_BODY_BYTES:
         raise _Malformed("would unpack to an absurd size")
     return _Body(body)
-
-
-def _announced(frame: bytes) -> int:
-    size = zstandard.frame_content_size(frame)
-    return MAX_BODY_BYTES + 1 if size < 0 else size
 
 
 def _roots(body: _Body) -> list[_Place]:
