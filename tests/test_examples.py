@@ -112,6 +112,37 @@ def test_job_array(logs: Path, tmp_path: Path, machine: dict[str, str]) -> None:
     assert diagnose(tmp_path / "out/parts").document == diagnose(logs).document
 
 
+@needs_bash
+@pytest.mark.parametrize(("nodes", "code"), [(4, 0), (3, 10)])
+def test_preflight_before_the_start(nodes: int, code: int, tmp_path: Path, machine: dict[str, str]) -> None:
+    """32 ranks start; of 24, eight nodes' worth of tensor parallelism fits, but the batch that follows does not."""
+    script = (EXAMPLES / "preflight.sbatch").read_text().replace("--nodes=4", f"--nodes={nodes}")
+    script = script.replace("--num-layers", "--micro-batch-size 1 --global-batch-size 128 --num-layers")
+    job = tmp_path / "job.sbatch"
+    job.write_text(script)
+    tools = machine["PATH"].partition(os.pathsep)[0]
+    for name, text in {"scontrol": "echo head", "srun": f"echo started >> {tmp_path}/started"}.items():
+        (Path(tools) / name).write_text(f"#!/bin/bash\n{text}\n")
+        (Path(tools) / name).chmod(0o755)
+    set_by_slurm = {"SLURM_NNODES": str(nodes), "SLURM_JOB_NODELIST": "n[1-4]", "SLURM_JOB_ID": "42"}
+    done = subprocess.run(["bash", job], env={**machine, **set_by_slurm}, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert (tmp_path / "started").exists() is (code == 0)
+
+
+@needs_bash
+def test_preflight_before_a_commit(tmp_path: Path, machine: dict[str, str]) -> None:
+    yaml = pytest.importorskip("yaml")
+    hook = yaml.safe_load((EXAMPLES / "pre_commit_config.yaml").read_text())["repos"][0]["hooks"][0]
+    good, bad = tmp_path / "good.sbatch", tmp_path / "bad.sbatch"
+    good.write_text("#SBATCH --nodes=1\ntorchrun --nproc-per-node 8 t.py\n")
+    bad.write_text("#SBATCH --nodes=2\ntorchrun --nnodes 2 --rdzv-endpoint h:1 --nproc-per-node 8 t.py\n")
+    assert all(re.search(hook["files"], path.name) for path in (good, bad))
+    for files, code in (([good, good], 0), ([bad, good], 10), ([good, bad], 10)):
+        done = subprocess.run([*shlex.split(hook["entry"]), *files], env=machine, capture_output=True, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+
+
 def test_kubernetes(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     yaml = pytest.importorskip("yaml")
     ingest, merge = (

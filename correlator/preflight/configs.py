@@ -1,5 +1,7 @@
 """Configuration files read as settings with their lines: YAML, JSON and TOML, told apart by their content.
 
+A log that holds the list of arguments Megatron-LM prints at its start is read as that list.
+
 Nothing in a file is run: YAML tags that build objects are refused, ``${…}`` of OmegaConf is resolved only where it
 names another key of the same file.
 """
@@ -25,6 +27,8 @@ LONGEST, _MOST_VALUES = 4 << 20, 50_000
 _DEEPEST = 40
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _TOML_HEAD = re.compile(r"^\s*\[\[?\s*([\w.\-\"']+)\s*\]\]?")
+_DUMP_HEAD = re.compile(r"-{8,} arguments -{8,}")
+_DUMP_LINE = re.compile(r"(\w+) \.{3,} ([^\"\\\s]+(?: [^\"\\\s]+)*)")
 _TOML_KEY = re.compile(r"^\s*([\w.\-\"']+)\s*=")
 
 
@@ -43,10 +47,12 @@ def read_bytes(path: Path) -> bytes:
 def read_config(text: str, name: str) -> list[dict[str, Setting]]:
     """The documents of a file, each as dotted keys: ``model.optim.lr``, ``spec.containers.0.image``.
 
-    Raises UsageError where the text is neither of the three languages.
+    Raises UsageError where the text is none of these.
     """
     if name.endswith(".toml"):
         return [_toml(text, name)]
+    if _DUMP_HEAD.search(text):
+        return [_dump(text, name)]
     if name.endswith(".json") or text.lstrip()[:1] == "{":
         value = read_json(text)
         if isinstance(value, dict):
@@ -84,6 +90,20 @@ def _toml(text: str, name: str) -> dict[str, Setting]:
             full = f"{section}.{key[1]}" if section else key[1]
             lines.setdefault(full.replace('"', ""), Place(name, number, line.strip()))
     return {key: Setting(one, lines.get(key, Place(name, 0))) for key, one in _flat(value, "")}
+
+
+def _dump(text: str, name: str) -> dict[str, Setting]:
+    """The first list of arguments in a log of Megatron-LM (print_args: ``name ...... value``)."""
+    found: dict[str, Setting] = {}
+    inside = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if _DUMP_HEAD.search(line):
+            inside = True
+        elif "end of arguments" in line and inside:
+            break
+        elif inside and (match := _DUMP_LINE.search(line)) and match[2].strip() != "None":
+            found.setdefault(match[1], Setting(scalar(match[2].strip()), Place(name, number, line.strip())))
+    return found
 
 
 def _yaml(text: str, name: str) -> list[dict[str, Setting]]:

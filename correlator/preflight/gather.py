@@ -24,6 +24,8 @@ _DEEPEST = 5
 _CONFIG_OPTIONS = {
     "deepspeed": "deepspeed", "deepspeed_config": "deepspeed", "yaml_cfg": "megatron", "job.config_file": "torchtitan",
 }  # fmt: skip
+#: Sizes of a launch among the arguments that a program has parsed or printed.
+_SIZES = ("world_size", "nodes", "processes_per_node")
 _ASKED = "give --script, --config or, behind --, a launch command"
 
 
@@ -78,7 +80,7 @@ def _of_parsed(values: Mapping[str, Any], environment: Mapping[str, Word]) -> Fa
     }
     facts = Facts()
     take_options(options, facts)
-    for name in ("world_size", "nodes", "processes_per_node"):
+    for name in _SIZES:
         if name in options:
             facts.settings[name] = options[name]
     for name, word in environment.items():
@@ -270,6 +272,9 @@ def take_config(document: Mapping[str, Setting], framework: str, facts: Facts) -
         flat = {key.rpartition(".")[2].replace("-", "_"): setting for key, setting in document.items()}
         given = dict(facts.settings)
         take_options(flat, facts)
+        for size in _SIZES:
+            if size in flat:
+                facts.settings.setdefault(size, flat[size])
         facts.settings |= given
     elif framework == "accelerate":
         for key, size in (("num_processes", "world_size"), ("num_machines", "nodes")):
