@@ -2,20 +2,31 @@
 
 import pytest
 from joblogs import (
+    arguments,
+    barrier_missing,
+    death_signal,
     diagnose,
     findings,
     gloo_timeout,
     iterations,
+    mismatch,
     nccl_init,
+    old_watchdog,
+    peer_closed,
     phase,
     raises,
     report,
     restarts,
+    slurm_cancelled,
     stops,
     watchdog,
     watchdog_status,
     worker_failed,
 )
+
+from correlator.attribution.standing import life_of
+from correlator.report import layout
+from correlator.report.standing import render_life
 
 LOST_SHARD = "OSError: could not read shard 118 of the stream"
 
@@ -184,3 +195,96 @@ def test_ranks_whose_equal_lines_were_dropped_are_not_silent(tmp_path, tail, ran
     for rank in (0, 1, 3):
         lines += [f"(WorkerDict pid={100 + rank}, ip=10.0.0.17) {line}{tail}" for line in watchdog(rank, 630)]
     assert diagnose(tmp_path, {"driver.log": lines}).initiator.ranks == ranks
+
+
+# --- who was there --------------------------------------------------------------------------------------------------
+
+
+def test_ranks_beyond_the_processes_of_the_only_collected_launcher_are_on_a_node_that_was_not_collected(tmp_path):
+    lines = [*barrier_missing(0, 30, [2, 3]), *stops(31, 1), *worker_failed(31, 0, 0, 1)]
+    found = diagnose(tmp_path, {"train.log": [*lines, *report("gpu-a017", 31, (0, 0, 1), (1, 1, -15))]})
+    assert found.initiator.ranks == [2, 3]
+    assert found.initiator.nodes == []
+    assert found.verdict.signature == "ranks-missing-at-barrier"
+
+
+def test_pods_of_the_replica_types_of_one_job_are_nodes_of_one_family(tmp_path):
+    files = {"ai-master-0.log": report("ai-master-0", 31, (0, 0, 1)), "ai-worker-0.log": death_signal(20, 1, number=2)}
+    found = diagnose(tmp_path, files)
+    assert found.topology.nodes == ["ai-master-0", "ai-worker-0"]
+    assert found.initiator.nodes == ["ai-worker-0"]
+
+
+def test_a_rank_that_printed_nothing_has_its_place_in_its_nodes_block(tmp_path):
+    """Ranks 1 to 3 speak on the first node and 4 to 7 on the second, so the first has rank 0 as well."""
+    old = {r: old_watchdog(r) for r in range(1, 8)}
+    files = {
+        "train-a.log": ["run.sh: line 9: 18811 Killed                  python train.py", *old[1], *old[2], *old[3]],
+        "train-b.log": [line for r in range(4, 8) for line in old[r]],
+    }
+    found = diagnose(tmp_path, files)
+    assert found.topology.node_of_rank(0) == "train-a"
+    assert found.initiator.ranks == [0]
+
+
+def test_who_came_late_is_not_to_blame_where_another_left_no_log(tmp_path):
+    files = {f"rank_{r}.log": gloo_timeout(r) for r in (0, 2)}
+    files |= {"rank_1.log": peer_closed(1), "launch.log": [*arguments(world=4), *phase(0)]}
+    assert "came after the others had given up" not in findings(diagnose(tmp_path, files))
+
+
+# --- what a call's size tells ---------------------------------------------------------------------------------------
+
+
+def test_of_two_sizes_the_one_that_the_model_has_is_right(tmp_path):
+    files = {
+        "rank_0.log": [
+            " > number of parameters on (tensor, pipeline) model parallel rank (0, 0): 1600",
+            *mismatch(0, (0, 1600), (1, 2401)),
+        ],
+        "rank_1.log": mismatch(1, (1, 2401), (0, 1600)),
+    }
+    found = diagnose(tmp_path, files)
+    assert found.initiator.ranks == [1]
+    del files["rank_0.log"][0]
+    assert diagnose(tmp_path / "without", files).initiator.ranks == []
+
+
+# --- files that end early -------------------------------------------------------------------------------------------
+
+
+def test_a_traceback_cut_inside_a_collective_is_no_cause(tmp_path):
+    """Its last frame is the wrapper of all collectives; what was raised is not in the file."""
+    files = {f"rank_{r}.log": gloo_timeout(r) for r in range(4)}
+    whole = files["rank_1.log"]
+    files["rank_1.log"] = whole[: next(n for n, line in enumerate(whole) if "c10d_logger" in line) + 2]
+    found = diagnose(tmp_path, files)
+    assert not any(i.role == "initiator" for i in found.facts.incidents)
+    assert "own error" not in findings(found)
+
+
+def test_the_schedulers_word_takes_no_rank_from_an_error_beside_it(tmp_path):
+    lines = [*iterations(30), *slurm_cancelled(40, "PREEMPTION"), *raises("RuntimeError: closed", rank=0)]
+    found = diagnose(tmp_path, {"slurm-4242.out": lines})
+    assert found.verdict.signature == "slurm-preempted"
+    assert found.initiator.ranks == []
+
+
+# --- one rank's life ------------------------------------------------------------------------------------------------
+
+
+def test_a_ranks_life_has_its_place_its_lines_its_last_sign_and_its_end(tmp_path):
+    lines = [*arguments(world=2, tp=2), *iterations(30), *peer_closed(0), *worker_failed(31, 0, 0, 1)]
+    found = diagnose(tmp_path, {"gpu-a017.log": [*lines, *report("gpu-a017", 31, (0, 0, 1), (1, 1, -9))]})
+    life = life_of(found.facts, 0)
+    assert "on gpu-a017" in life.where and "tp 0" in life.where
+    assert any("Connection closed by peer" in line.text for line in life.events)
+    assert life.last is not None
+    assert life.ended.startswith("1 (gpu-a017.log:")
+    page = layout.render_plain(render_life(life))
+    assert "last sign of life" in page and "ended with status 1" in page
+
+
+def test_of_a_rank_without_a_log_nothing_is_concluded(tmp_path):
+    found = diagnose(tmp_path, {"rank_0.log": [*arguments(world=2), *watchdog(0, 630)]})
+    assert "proves nothing" in life_of(found.facts, 1).collected

@@ -47,10 +47,7 @@ def life_of(facts: Facts, rank: int) -> Life:
         key=lambda i: (i.time is None, i.time or 0, i.rows[0].file, i.rows[0].byte_offset),
     )
     shown = [_line(i) for i in own]
-    place = known.last_place
-    last = (
-        Line(moment(facts.clocks.corrected(known.node, known.last_ns)), place[0], place[1], place[3]) if place else None
-    )
+    last = _last_sign(facts, known)
     return Life(
         rank,
         _where(facts, known),
@@ -62,6 +59,16 @@ def life_of(facts: Facts, rank: int) -> Life:
         ", ".join(dict.fromkeys(f"{e.code} ({e.row.file}:{e.row.line})" for e in facts.all_exits.get(rank, ()))),
         list(_edges(facts, rank)),
     )
+
+
+def _last_sign(facts: Facts, known: Rank) -> Line | None:
+    """The last line of its own writer; in a stream that ranks share, the last one that bears its number."""
+    if known.last_place is not None:
+        file, line, _, text = known.last_place
+        return Line(moment(facts.clocks.corrected(known.node, known.last_ns)), file, line, text)
+    own = [r for r in (*facts.rows, *facts.progress) if r.rank == known.rank and r.rank_basis in ("line", "envelope")]
+    row = max(own, key=lambda r: (r.time or 0, r.file, r.byte_offset), default=None)
+    return None if row is None else Line(moment(row.time), row.file, row.line, row.body)
 
 
 def _line(incident: Incident) -> Line:
