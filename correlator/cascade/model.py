@@ -128,9 +128,11 @@ class Facts:
     def attempt_of(self, incident: Incident) -> int | None:
         """The attempt of an incident; None where neither its file nor the clock tells."""
         first = incident.first
-        if first is None or not self.events("torchrun.restart"):
-            return incident.attempt
-        return first.attempt
+        return incident.attempt if first is None or not self._restarted else first.attempt
+
+    @cached_property
+    def _restarted(self) -> bool:
+        return bool(self.events("torchrun.restart"))
 
     @cached_property
     def events_of_file(self) -> dict[str, set[str]]:
