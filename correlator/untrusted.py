@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from typing import Any
 
 #: No job has more ranks; a larger number is something else's.
@@ -60,6 +61,8 @@ def read_literal(text: str) -> Any:
     if len(text) > _LITERAL_LIMIT or sum(map(text.count, "([{")) > _BRACKET_LIMIT:
         return None
     try:
-        return ast.literal_eval(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of "1or 2": printed for whoever runs the program
+            return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None

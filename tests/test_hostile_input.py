@@ -233,3 +233,7 @@ def test_no_pattern_takes_long_on_a_long_line() -> None:
                 slow.append((entry.pattern.event, filler, literal))
     assert slow == []
     assert PATTERN_TEXT <= 16_384
+
+
+def test_a_value_that_python_warns_of_is_no_message_to_the_user() -> None:
+    assert read_literal("[1or 2]") is None  # pytest raises on warnings

@@ -178,3 +178,9 @@ def test_dateparser_sees_a_layout_only_once_and_twelve_lines_of_it(monkeypatch: 
 def test_lines_without_a_common_stamp_teach_nothing() -> None:
     assert learn_layout(["ratio 12:34:56:78", "no time here", "at 7:30 we stop", "x"]) is None
     assert shape("[01-Mar-2024 07:40]") == "[99-A-9999 99:99]"
+
+
+def test_a_clock_put_forward_inside_a_file() -> None:
+    clock = Clock(zone=parse_zone("Europe/Berlin"))
+    before, after = (match_stamp(f"2024-03-31 {time}", 0, clock) for time in ("01:59:59", "03:00:01"))
+    assert before and after and after.ns - before.ns == 2 * SECOND
