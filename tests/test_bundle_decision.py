@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from joblogs import HOSTS, diagnose, iterations, kernel, raises, torchrun, write
 from returns import BUS, HOST, SERIAL, UUID, dcgm, field_diagnostic, query, write_complete
 
 import correlator
+from correlator.bundle import story
 from correlator.bundle.build import Bundle, NotHardware
 from correlator.bundle.matching import load_data
 from correlator.bundle.model import Case
@@ -119,6 +121,26 @@ def test_a_gpu_is_the_same_by_every_name(tmp_path: Path, choice: dict[str, objec
     assert made.decision.status == "meets-criteria" and case.part == f"GPU {BUS} of {HOST}"
 
 
+def test_what_a_card_did_in_another_node_is_its_history(tmp_path: Path) -> None:
+    logs = write_complete(tmp_path / "logs")
+    bad = {
+        "entity_group": "GPU",
+        "entity_id": 0,
+        "status": "Fail",
+        "warnings": [{"warning": "old", "error_category": 10}],
+    }
+    entities = [{"entity_id": 0, "serial_num": SERIAL}]
+    report = {
+        "DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "memory", "results": [bad]}]}]},
+        "entity_groups": [{"entities": entities}],
+    }
+    (logs / f"dcgm-diag-{HOSTS[0]}.json").write_text(json.dumps(report))
+    _, case = bundle(logs, tmp_path / "rma")
+    assert any("memory: Fail: old" in sign.text for c in case.decision.criteria for sign in c.signs) or any(
+        "old" in str(test.result) for test in case.tests
+    )
+
+
 def test_several_nodes_leave_the_choice_to_the_user(tmp_path: Path) -> None:
     files = torchrun({0: iterations(30), 1: [], 2: [], 3: []}, {1: -6, 3: -6})
     for host in HOSTS[:2]:
@@ -175,7 +197,7 @@ def signatures_in_data() -> set[str]:
 
 
 def events_in_data() -> set[str]:
-    found = set()
+    found = {match.event for match in story._TAKEN} | story._COUNTERS
     for name in ("criteria", "tests", "excluded", "attachments", "labels", "identity"):
         pending: list[object] = [load_data(name)]
         while pending:

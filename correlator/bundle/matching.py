@@ -71,7 +71,7 @@ def sign_of(row: Row, matches: Iterable[Match] = ()) -> Sign:
     told = [f"{name} {fact(row, name)}" for name in asked if fact(row, name) not in text]
     if row.count > 1:
         told.append(f"{row.count:,} times")
-    return Sign(": ".join(filter(None, [text, ", ".join(told)])), Place(row.file, row.line), moment(row.time))
+    return Sign(f"{text} ({', '.join(told)})" if told else text, Place(row.file, row.line), moment(row.time))
 
 
 @cache

@@ -21,7 +21,9 @@ _COUNTERS = frozenset(
 _NOT_VALUES = frozenset({"uuid", "serial", "model"})
 #: Lines that say that somebody did something to the part or its node.
 _TAKEN = [
-    Match(event="kernel.boot"), Match(event="kernel.shutdown"), Match(event="slurm.node_state"),
+    Match(event="kernel.boot"), Match(event="kernel.shutdown"), Match(event="slurm.admin_reason"),
+    Match(event="slurm.node_down"),
+    Match(event="slurm.requeue"),
     Match(event="kernel.amdgpu", where={"what": ["reset-begin", "reset-done", "reset-failed"]}),
     Match(event="kernel.nvidia_driver"),
 ]  # fmt: skip

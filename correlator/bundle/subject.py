@@ -80,9 +80,19 @@ class Subject:
         """Whether a row may be about this node."""
         return row.node == self.node or row.node is None or self.node is None
 
+    def _is_named_by(self, row: Row) -> bool:
+        """Whether a row states this GPU's own serial number or UUID."""
+        return bool(self.serial and row.attr("serial") == self.serial) or bool(
+            self.uuid and row.attr("uuid") == self.uuid
+        )
+
     def is_about(self, row: Row) -> bool:
         """Whether a row is about this part: it names it, or it is about the whole machine that is the part."""
-        if not self.is_on_node(row) or row.emitter not in DEVICE_EMITTERS:
+        if row.emitter not in DEVICE_EMITTERS:
+            return False
+        if self.kind == "gpu" and self._is_named_by(row):
+            return True  # wherever it sat then: cards are moved between nodes
+        if not self.is_on_node(row):
             return False
         if self.kind == "host":
             return row.event.startswith(("kernel.", "bmc.", "host."))
@@ -93,10 +103,7 @@ class Subject:
             return (self.device is not None and self.device in named) or (self.pci is not None and self.pci in named)
         if row.pci_bus_id:
             return row.pci_bus_id == self.pci and (self.kind == "switch") == (row.event in _NAMED_SWITCH)
-        for own, stated in ((self.serial, row.attr("serial")), (self.uuid, row.attr("uuid"))):
-            if own and stated:
-                return own == stated
-        if self.kind != "gpu":
+        if self.kind != "gpu" or (row.attr("serial") and self.serial) or (row.attr("uuid") and self.uuid):
             return False
         if self.module and row.attr("module"):
             return self.module == row.attr("module")
