@@ -63,7 +63,7 @@ def run(
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
     ] = None,
 ) -> int:
-    """Say before a launch what would fail. Exit code 10: it cannot work."""  # fmt: skip
+    """Say before a launch what would fail. Exit code 10: it cannot work."""
     inputs = [*(script or []), *(config or []), checkpoint]
     check_output(output, inputs)
     from correlator.preflight import examine
