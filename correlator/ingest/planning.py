@@ -31,7 +31,7 @@ _LEAST_BYTES = 2048
 _SPARSE_BUDGET, _SPARSE_SHARED_BUDGET, _SPARSE_KINDS = 6_000, 20_000, 6
 _SPARSE_LEAST, _SPARSE_MOST = 3, 50
 # Hits of one harmless literal at either edge of a window that are parsed, all units together and in one.
-_HARMLESS_BUDGET, _HARMLESS_LEAST, _HARMLESS_MOST = 1_500, 8, 64
+_HARMLESS_BUDGET, _HARMLESS_LEAST, _HARMLESS_MOST = 1_500, 3, 64
 # Files from which the job's context is judged.
 _SAMPLE_FILES = 64
 

@@ -167,7 +167,7 @@ class UnitReader:
     def _look_back(self, start: int, key: str) -> Peeled | None:
         window = self._window
         same = looked = 0
-        skim = not self._several and self.context.layout is None
+        stamps_show = self.context.layout is None  # a layout of the file's own may look like anything
         label = b""
         if self._several and (identity := self._peel(start, window.line_end(start)).identity):
             origin = window.physical_start(start)
@@ -178,7 +178,12 @@ class UnitReader:
                 return self._inherited[line[0], key]
             if label and not window.data.startswith(label, window.physical_start(line[0])):
                 pass  # of another writer
-            elif skim and line[0] not in self._peeled and not _STAMP_SIGN.search(window.data, *line):
+            elif (
+                stamps_show
+                and (label or not self._several)
+                and line[0] not in self._peeled
+                and not _STAMP_SIGN.search(window.data, *line)
+            ):
                 same += 1
             else:
                 before = self._peel(*line)
