@@ -268,6 +268,8 @@ def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], gr
     rows = rows or [places[r].row for r in sorted({p for q in quiet for p in graph.predecessors(q)})]
     # A sibling's failure makes the launcher stop a rank before it can speak; then its silence says little.
     stopped = any(e.code == -15 for r in quiet for e in facts.exits.get(r, ())) and not set(quiet) & set(idle)
+    # Where the other nodes' launchers say how their ranks ended and this one's words are not there, nobody knows.
+    untold = bool(facts.nodes_with_epitaph) and not set(facts.topology.nodes_of(quiet)) & facts.nodes_with_epitaph
     who = f"Rank{'s' if len(quiet) > 1 else ''} {fold_ranges(quiet)}"
     return finding_for(
         facts,
@@ -275,7 +277,7 @@ def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], gr
         quiet,
         rows,
         trust="protocol",
-        strength=0.5 if stopped else 0.72,
+        strength=0.5 if stopped else 0.45 if untold and len(quiet) > 1 else 0.72,
         what=f"{who} never entered the call that the peers wait in",
         why="following who waits for whom through the process groups ends there",
         silent=True,
