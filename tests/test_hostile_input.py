@@ -213,6 +213,20 @@ def test_an_event_behind_a_long_run_is_found(tmp_path: Path, length: int, gap: s
 FILLERS = ("a", "a-", "a_", "a.", "a ", "a: ", "1 ", "1:", " ", "[", "(", "'", "x[1] ", "rank ", "9")
 
 
+def _seconds(entry, texts, run) -> float:
+    """Processor time; the best of three where the first is long, since a garbage collection may fall into one."""
+    taken = []
+    while not taken or (taken[-1] > 0.3 and len(taken) < 3):
+        started = time.process_time()
+        for text in texts:
+            if entry.pattern.block is not None:
+                entry.read_block([text, run, run] if entry.pattern.block_lines else [text])
+            else:
+                entry.matches(text)
+        taken.append(time.process_time() - started)
+    return min(taken)
+
+
 def test_no_pattern_takes_long_on_a_long_line() -> None:
     """Each pattern meets a literal of its own before and behind 8 kB of each filler; block parsers also further lines.
 
@@ -223,13 +237,7 @@ def test_no_pattern_takes_long_on_a_long_line() -> None:
         literal = entry.pattern.literals[0]
         for filler in FILLERS:
             run = shorten_runs((filler * 8_000)[:8_000])  # as all lines are that patterns get
-            started = time.process_time()
-            for text in (run + literal, literal + run):
-                if entry.pattern.block is not None:
-                    entry.read_block([text, run, run] if entry.pattern.block_lines else [text])
-                else:
-                    entry.matches(text)
-            if time.process_time() - started > 0.3:
+            if _seconds(entry, (run + literal, literal + run), run) > 0.3:
                 slow.append((entry.pattern.event, filler, literal))
     assert slow == []
     assert PATTERN_TEXT <= 16_384
