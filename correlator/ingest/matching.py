@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from correlator.errors import CorrelatorError
 from correlator.events import BODY_LIMIT, Found, Parser, Pattern
@@ -61,7 +62,7 @@ def _places(text: str, literal: str) -> Iterator[int]:
         at = text.find(literal, at + PATTERN_TEXT // 2)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """One pattern in its place: ``parser`` and ``order`` say which is tried first."""
 
@@ -69,8 +70,15 @@ class Entry:
     parser: int
     order: int
     pattern: Pattern
-    regex: re.Pattern[str] | None
     extra: bool
+
+    @cached_property
+    def regex(self) -> re.Pattern[str] | None:
+        """Compiled when a line first asks for it: most patterns' lines are in no log of a job."""
+        try:
+            return re.compile(self.pattern.regex) if self.pattern.regex else None
+        except re.error as error:
+            raise CorrelatorError(f"pattern of {self.pattern.event}: {error}") from error
 
     def matches(self, text: str) -> dict[str, object] | None:
         """What a one-line pattern captures in a peeled line; None when it does not match."""
@@ -109,7 +117,7 @@ class Matcher:
         sparse: dict[bytes, list[Entry]] = defaultdict(list)
         for number, patterns, is_extra in groups:
             for order, pattern in enumerate(patterns):
-                entry = self._compile(number, order, pattern, is_extra)
+                entry = self._entry(number, order, pattern, is_extra)
                 self.entries.append(entry)
                 for literal in pattern.literals:
                     for spelling in _spellings(literal):
@@ -121,14 +129,10 @@ class Matcher:
         self.sparse_entries = [sparse[literal] for literal in self.sparse_literals]
         self._candidates: dict[frozenset[int], Sequence[Entry]] = {}
 
-    def _compile(self, parser: int, order: int, pattern: Pattern, extra: bool) -> Entry:
+    def _entry(self, parser: int, order: int, pattern: Pattern, extra: bool) -> Entry:
         if not pattern.literals or not all(literal.isascii() and literal for literal in pattern.literals):
             raise CorrelatorError(f"pattern of {pattern.event} needs ASCII literals for the byte scan")
-        try:
-            regex = re.compile(pattern.regex) if pattern.regex else None
-        except re.error as error:
-            raise CorrelatorError(f"pattern of {pattern.event}: {error}") from error
-        return Entry(len(self.entries), parser, order, pattern, regex, extra)
+        return Entry(len(self.entries), parser, order, pattern, extra)
 
     def engines(self) -> tuple[Engine, Engine]:
         """The compiled literal sets, dense and sparse."""
