@@ -144,14 +144,16 @@ def _reason(name: str, head: bytes) -> str | None:
     return reason
 
 
-def discover(places: Sequence[Path | str]) -> Discovery:
+def discover(places: Sequence[Path | str], *, confined: bool = False) -> Discovery:
     """All readable logs below the given folders, files, archives or addresses; ``-`` is standard input.
+
+    ``confined``: no link below the places is followed, wherever it leads.
 
     Raises UsageError for a place that does not exist, NothingReadable when no file can be read at all.
     """
     if not places:
         raise UsageError("no path given: name a folder with logs or a log file")
-    finder = _Finder()
+    finder = _Finder(confined)
     for place, label in sorted(_labels(places).items(), key=lambda entry: (entry[1], str(entry[0]))):
         finder.look_at(place, label)
     if not finder.files:
@@ -188,7 +190,8 @@ def _labels(places: Sequence[Path | str]) -> dict[Path | str, str]:
 class _Finder:
     """Collects files from one place after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, confined: bool) -> None:
+        self._confined = confined
         self.files: list[SourceFile] = []
         self.skipped: list[SkippedFile] = []
         self.warnings: list[SkippedFile] = []
@@ -229,6 +232,9 @@ class _Finder:
         prefix = f"{label}/" if label else ""
         found = _walk(root, prefix, self.skipped, self._seen) if folder else iter([(root, label or root.name, info)])
         for path, name, status in found:
+            if self._confined and path.is_symlink():
+                self.skipped.append(SkippedFile(name, "a link, which is not followed here"))
+                continue
             self._check(path.absolute(), name, status)
 
     def _check(self, path: Path, name: str, status: os.stat_result) -> None:
@@ -379,6 +385,15 @@ def _is_kernels(path: Path | str) -> bool:
     """Whether a path leads into a file system that the kernel makes up: some of its files have no end."""
     real = os.path.realpath(path)
     return real.startswith(("/proc/", "/sys/", "/dev/")) and not real.startswith("/dev/shm/")
+
+
+def lies_below(path: Path, places: Sequence[Path | str]) -> bool:
+    """Whether ``path``, all links in it followed, is one of the places or lies below one."""
+    try:
+        real = path.resolve()
+        return any(real.is_relative_to(Path(place).resolve()) for place in places)
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL in the name
+        return False
 
 
 def _is_within(link: str, root: Path) -> bool:

@@ -29,6 +29,7 @@ from correlator.cascade.incidents import build_incidents
 from correlator.cascade.model import Facts
 from correlator.cascade.rules import find_initiators
 from correlator.clocks import align_clocks
+from correlator.discovery import lies_below
 from correlator.ingest import Ingested, Shard, find_parts, ingest, read_parts
 from correlator.ingest.rows import cast
 from correlator.rawtext import RawLines
@@ -150,17 +151,22 @@ def read_events(
     executor: Executor | None = None,
     shard: Shard | None = None,
     progress: Progress | None = None,
+    confined: bool = False,
 ) -> Ingested:
     """The event table of the logs at ``places`` with signatures assigned, and what was read or left out.
 
     ``places`` may be parts that ``correlator ingest`` wrote: they are merged, and everything but ``progress`` was
-    settled when they were written. Raises UsageError or NothingReadable with one sentence for the user.
+    settled when they were written. ``confined``: no link below a place is followed, and no path that a part states.
+    Raises UsageError or NothingReadable with one sentence for the user.
     """
     if shard is None and (parts := find_parts(places)):
-        return read_parts(parts)
+        merged = read_parts(parts)
+        if confined:  # a part may state any path as that of a log
+            merged.sources = tuple(source for source in merged.sources if lies_below(source.path, places))
+        return merged
     read = ingest(
         places, timezone=timezone, extra_patterns=own_patterns(load_signatures()), workers=workers, executor=executor,
-        shard=shard, progress=progress,
+        shard=shard, progress=progress, confined=confined,
     )  # fmt: skip
     read.events = assign(read.events)
     return read
@@ -173,13 +179,17 @@ def diagnose(
     workers: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
+    confined: bool = False,
 ) -> Diagnosis:
     """The diagnosis of the job whose logs (or parts of its event table) lie under ``paths``.
 
-    ``timezone`` is the zone of stamps that state none (default UTC). Raises UsageError or NothingReadable with one
-    sentence for the user.
+    ``timezone`` is the zone of stamps that state none (default UTC). ``confined``: nothing is read but what lies below
+    ``paths`` (and ``checkpoints``): no link is followed, no folder looked into because a log names it. Raises
+    UsageError or NothingReadable with one sentence for the user.
     """
-    read = read_events(*paths, timezone=timezone, workers=workers, executor=executor, progress=progress)
+    read = read_events(
+        *paths, timezone=timezone, workers=workers, executor=executor, progress=progress, confined=confined
+    )
     rows = read_rows(read.events)
     steps = [r for r in rows if r.event in _PROGRESS_EVENTS]
     events = [r for r in rows if r.event not in _PROGRESS_EVENTS]
@@ -199,7 +209,7 @@ def diagnose(
         facts, ranked, outcome, raw.text, job.job_id
     )
     job = spanning(job, initiator)
-    resume = judge_resume(facts, chosen, checkpoints, paths)
+    resume = judge_resume(facts, chosen, checkpoints, paths, confined=confined)
     verdict = msgspec.structs.replace(verdict, summary=verdict.summary + on_disk_too(chosen, facts, resume))
     document = out.Document(
         schema=out.SCHEMA_ID,

@@ -26,11 +26,24 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "report graph_export graph_svg event_export line_export",
         "bundle",
         "pipeline",
+        "web",
         "cli __main__",
     )
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
-HEAVY = {"dateparser", "hyperscan", "networkx", "numpy", "polars", "pyarrow", "rich", "tree_sitter", "yaml"}
+HEAVY = {
+    "dateparser",
+    "hyperscan",
+    "networkx",
+    "numpy",
+    "polars",
+    "pyarrow",
+    "rich",
+    "starlette",
+    "tree_sitter",
+    "uvicorn",
+    "yaml",
+}
 PARSERS_MAY_SEE = {"correlator.errors", "correlator.events", "correlator.untrusted"}
 
 

@@ -24,19 +24,25 @@ from correlator.checkpoints.names import step_of
 from correlator.checkpoints.resume import judge
 from correlator.checkpoints.said import LogSide
 from correlator.diagnosis import Evidence, Resume
+from correlator.discovery import lies_below
 from correlator.errors import UsageError
 from correlator.records import Row
 
 
 def judge_resume(
-    facts: Facts, chosen: Finding | None, checkpoints: str | Path | None, logs: Sequence[str | Path] = ()
+    facts: Facts,
+    chosen: Finding | None,
+    checkpoints: str | Path | None,
+    logs: Sequence[str | Path] = (),
+    *,
+    confined: bool = False,
 ) -> Resume:
     """The resume part of the diagnosis.
 
     ``checkpoints``: the directory, or None to look only where the logs name one that is there, and below the folders
-    ``logs``. Raises UsageError if a directory that the caller named cannot be read.
+    ``logs``; with ``confined`` only below these. Raises UsageError if a directory that the caller named cannot be read.
     """
-    inventory = scan(Path(checkpoints)) if checkpoints is not None else _found_by_itself(facts, logs)
+    inventory = scan(Path(checkpoints)) if checkpoints is not None else _found_by_itself(facts, logs, confined)
     return judge(inventory, log_side(facts, chosen))
 
 
@@ -98,7 +104,7 @@ def _is_about(row: Row, step: int | None, path: str | None) -> bool:
     return path is not None and said == path.rstrip("/").rpartition("/")[2]
 
 
-def _found_by_itself(facts: Facts, logs: Sequence[str | Path]) -> Inventory | None:
+def _found_by_itself(facts: Facts, logs: Sequence[str | Path], confined: bool) -> Inventory | None:
     """The inventory of the save directory that the logs name, where it stands or copied beside the logs."""
     said = (row.attr("path") for row in reversed(facts.events(*_NAMING)))
     # A log may hold any text: a path that climbs out of the folder is not looked for in it.
@@ -107,7 +113,8 @@ def _found_by_itself(facts: Facts, logs: Sequence[str | Path]) -> Inventory | No
     # A path /lustre/run7/ckpt may have been collected as ckpt, run7/ckpt, …; the longest one that is there counts.
     tails = [path.parts[at:] for path in named for at in range(path.is_absolute(), len(path.parts))]
     beside = [root.joinpath(*tail) for tail in tails for root in roots]
-    for folder in [*(path for path in named if path.is_absolute()), *beside]:
+    folders = [*(path for path in named if path.is_absolute()), *beside]
+    for folder in [f for f in folders if lies_below(f, roots)] if confined else folders:
         try:
             found = scan(folder) if folder.is_dir() else None
         except (OSError, ValueError, UsageError):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import typer
 
-from correlator.cli import bundle, checkpoints, diagnose, explain, graph, ingest, preflight, schema, signatures
+from correlator.cli import bundle, checkpoints, diagnose, explain, graph, ingest, preflight, schema, serve, signatures
 from correlator.cli._output import open_closed_streams, stdout_failed, write_stderr, write_stdout
 from correlator.errors import CorrelatorError, UsageError
 
@@ -25,7 +25,7 @@ _app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _module in (diagnose, ingest, graph, checkpoints, preflight, explain, signatures, schema):
+for _module in (diagnose, ingest, graph, checkpoints, preflight, explain, signatures, serve, schema):
     _app.command(_module.__name__.rpartition(".")[2])(_module.run)
 _app.add_typer(bundle.app, name="bundle")
 

@@ -74,8 +74,8 @@ def make(
     from correlator.bundle.build import Options, write_bundle
     from correlator.bundle.redaction import kinds_at
     from correlator.bundle.subject import Choice
-    from correlator.cli._nothing import require_text
     from correlator.cli._progress import progress_on_stderr
+    from correlator.ingest.nothing import require_text
     from correlator.pipeline import diagnose
 
     kinds_at(redact, mask, keep)  # a wrong level is said before anything is read

@@ -68,9 +68,9 @@ def run(
     """Say who failed first, why, and where to resume."""
     check_output(output, [*logs, checkpoints])
     chosen = format or form_of(output, _ENDINGS, Format.text)
-    from correlator.cli._nothing import require_text
     from correlator.cli._progress import progress_on_stderr
     from correlator.cli._scheduler import executor_at
+    from correlator.ingest.nothing import require_text
     from correlator.pipeline import diagnose
 
     with progress_on_stderr() as progress, executor_at(scheduler) as executor:

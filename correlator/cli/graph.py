@@ -41,8 +41,8 @@ def run(
 
     check_output(output, logs)
     write = graph_writer(Path(output).suffix) if output else None
-    from correlator.cli._nothing import require_text
     from correlator.cli._progress import progress_on_stderr
+    from correlator.ingest.nothing import require_text
     from correlator.pipeline import diagnose
 
     with progress_on_stderr() as progress:

@@ -36,10 +36,10 @@ def run(
     from correlator.event_export import event_writer
 
     write = event_writer(Path(output).suffix)
-    from correlator.cli._nothing import require_text
     from correlator.cli._progress import progress_on_stderr
     from correlator.cli._scheduler import executor_at
     from correlator.ingest import as_part, parse_shard
+    from correlator.ingest.nothing import require_text
     from correlator.pipeline import read_events
 
     share = parse_shard(shard) if shard else None

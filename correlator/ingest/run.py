@@ -83,18 +83,20 @@ def ingest(
     executor: Executor | None = None,
     shard: Shard | None = None,
     progress: Progress | None = None,
+    confined: bool = False,
 ) -> Ingested:
     """Read all logs below ``places``: folders, files, archives, addresses that fsspec opens, ``-`` for standard input.
 
     ``timezone`` is for stamps that state none (UTC by default). ``patterns`` replaces those of the installed parsers;
     ``extra_patterns`` are tried on lines that no other pattern took. ``workers`` processes (by default one below
     200 MB, else one a processor) or the given ``executor`` read the units. ``shard``: the share of the files to read;
-    what is judged from all files together is judged so for every shard.
+    what is judged from all files together is judged so for every shard. ``confined``: no link below ``places`` is
+    followed.
 
     Raises UsageError for a place or zone that does not exist, NothingReadable when there is no log.
     """
     job = JobContext(zone=parse_zone(timezone))
-    found = discover([places] if isinstance(places, Path | str) else places)
+    found = discover([places] if isinstance(places, Path | str) else places, confined=confined)
     units = plan_units(found.files)
     plan = Plan(
         job=judge_job(found.files, job),

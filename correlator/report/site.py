@@ -24,17 +24,20 @@ MANIFEST = "site.json"
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-def site_files(entries: Iterable[Signature]) -> Iterator[tuple[str, bytes]]:
-    """(path below the site's folder, content) of every file; the manifest, which lists the others, comes last."""
+def site_files(entries: Iterable[Signature], home: str | None = None) -> Iterator[tuple[str, bytes]]:
+    """(path below the site's folder, content) of every file; the manifest, which lists the others, comes last.
+
+    ``home``: address that every page links to as the way out of the encyclopedia.
+    """
     names = []
-    for name, content in _files(sorted(entries, key=lambda entry: entry.id)):
+    for name, content in _files(sorted(entries, key=lambda entry: entry.id), home):
         names.append(name)
         yield name, content
     manifest = {"what": "correlator encyclopedia", "files": sorted([*names, MANIFEST])}
     yield MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1)
 
 
-def _files(entries: list[Signature]) -> Iterator[tuple[str, bytes]]:
+def _files(entries: list[Signature], home: str | None) -> Iterator[tuple[str, bytes]]:
     yield "style.css", (_asset("entry.css") + _asset("site.css")).encode()
     yield "search.js", _asset("search.js").encode()
     yield "entries.js", _index(entries)
@@ -42,16 +45,19 @@ def _files(entries: list[Signature]) -> Iterator[tuple[str, bytes]]:
     classes = [(name, name, by_class[name]) for name in CLASSES if name in by_class]
     emitters = sorted(((name, EMITTERS[name], found) for name, found in by_emitter.items()), key=lambda g: g[1].lower())
     counts = Counter((e.class_, e.emitter) for e in entries)
-    yield "index.html", _page("site_index", "", entries=entries, classes=classes, emitters=emitters, counts=counts)
-    yield "by-class.html", _page("site_groups", "", title="By class", groups=classes)
-    yield "by-emitter.html", _page("site_groups", "", title="By who prints it", groups=emitters)
+    yield (
+        "index.html",
+        _page("site_index", "", home, entries=entries, classes=classes, emitters=emitters, counts=counts),
+    )
+    yield "by-class.html", _page("site_groups", "", home, title="By class", groups=classes)
+    yield "by-emitter.html", _page("site_groups", "", home, title="By who prints it", groups=emitters)
     for entry in entries:
         values = entry_values(Explained(entry, xids=entry.xids), lambda id_: f"{id_}.html")
-        yield f"entries/{entry.id}.html", _page("site_entry", "../", emitter=EMITTERS[entry.emitter], **values)
+        yield f"entries/{entry.id}.html", _page("site_entry", "../", home, emitter=EMITTERS[entry.emitter], **values)
 
 
-def _page(template: str, root: str, **values: Any) -> bytes:
-    text = environment().get_template(f"{template}.html.j2").render(root=root, **values)
+def _page(template: str, root: str, home: str | None, **values: Any) -> bytes:
+    text = environment().get_template(f"{template}.html.j2").render(root=root, home=home, **values)
     return text.encode("utf-8", "backslashreplace")
 
 

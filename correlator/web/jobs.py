@@ -1,0 +1,186 @@
+"""Diagnoses: each in a folder and a process of its own, within its limits, and forgotten when its time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from correlator.errors import CorrelatorError
+from correlator.web import results
+from correlator.web.settings import Settings
+
+_LOOK_EVERY = 0.2
+_SWEEP_EVERY = 15.0
+
+
+class Busy(CorrelatorError):
+    """More diagnoses wait than may."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One diagnosis. ``title``: what was given, in words; times are seconds of the monotonic clock."""
+
+    id: str
+    folder: Path
+    title: str = ""
+    seen: float = field(default_factory=time.monotonic)
+    started: float | None = None
+    failure: results.Failure | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def view(self) -> results.View:
+        """What the page shows; for a finished diagnosis that did not fail."""
+        return msgspec.json.decode((self.folder / results.VIEW).read_bytes(), type=results.View)
+
+
+class Jobs:
+    """All diagnoses of a server. Everything they write lies in one temporary folder, which ``close`` removes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._top = Path(tempfile.mkdtemp(prefix="correlator-serve-")).resolve()
+        self._jobs: dict[str, Job] = {}
+        self._slots = asyncio.Semaphore(settings.parallel)
+
+    @property
+    def unfinished(self) -> int:
+        """How many run or wait."""
+        return sum(not job.done.is_set() for job in self._jobs.values())
+
+    def new(self) -> Job:
+        """A job that waits for its order. Raises Busy when too many do."""
+        if self.unfinished >= self._settings.parallel + self._settings.waiting:
+            raise Busy("too many diagnoses wait already; try again in a minute")
+        job = Job(secrets.token_urlsafe(18), self._top / secrets.token_hex(8))
+        (job.folder / results.SENT).mkdir(parents=True)
+        self._jobs[job.id] = job
+        return job
+
+    def get(self, name: str) -> Job | None:
+        """The job of this name, whose time begins anew."""
+        job = self._jobs.get(name)
+        if job is not None:
+            job.seen = time.monotonic()
+        return job
+
+    def start(self, job: Job, title: str, places: Sequence[Path], timezone: str | None) -> None:
+        """Lets the job run as soon as there is a place."""
+        job.title = title
+        order = results.Order([str(place) for place in places], timezone or self._settings.timezone)
+        (job.folder / results.ORDER).write_bytes(msgspec.json.encode(order))
+        job.task = asyncio.create_task(self._run(job))
+
+    async def forget(self, job: Job) -> None:
+        """Ends the job if it runs and removes all that is there of it."""
+        self._jobs.pop(job.id, None)
+        if job.task is not None:
+            job.task.cancel()
+            await asyncio.gather(job.task, return_exceptions=True)
+        await asyncio.to_thread(shutil.rmtree, job.folder, True)
+
+    async def sweep(self) -> None:
+        """Makes room every few seconds, until it is cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_EVERY)
+            await self.make_room()
+
+    async def make_room(self) -> None:
+        """Forgets what is over its time, and the longest unseen ones beyond the number and the bytes that are held."""
+        now = time.monotonic()
+        finished = sorted((job for job in self._jobs.values() if job.done.is_set()), key=lambda job: -job.seen)
+        used = 0
+        for number, job in enumerate(finished):
+            used += await asyncio.to_thread(_bytes_below, job.folder)
+            over = number >= self._settings.held or used > self._settings.max_disk
+            if over or now - job.seen > self._settings.hold_seconds:
+                await self.forget(job)
+
+    async def close(self) -> None:
+        """Ends all that runs and removes everything."""
+        for job in list(self._jobs.values()):
+            await self.forget(job)
+        shutil.rmtree(self._top, ignore_errors=True)
+
+    async def _run(self, job: Job) -> None:
+        try:
+            async with self._slots:
+                job.started = time.monotonic()
+                job.failure = await self._work(job)
+                if job.failure is None and self._settings.keep is not None:
+                    await asyncio.to_thread(_keep, job.folder, self._settings.keep)
+        except OSError as error:
+            job.failure = results.Failure(f"the diagnosis could not be run: {error.strerror or error}", 500)
+        finally:
+            job.seen = time.monotonic()
+            job.done.set()
+
+    async def _work(self, job: Job) -> results.Failure | None:
+        """Runs the worker to its end or to a limit; gives why there is no result."""
+        settings = self._settings
+        temporary = job.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            # -P: no module is taken from the folder that the server was started in.
+            *(sys.executable, "-P", "-m", "correlator.web.worker", str(job.folder)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            start_new_session=True,
+        )
+        assert job.started is not None
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _LOOK_EVERY)
+                    break
+                if time.monotonic() - job.started > settings.time_limit:
+                    return results.Failure(f"it took longer than the limit of {settings.time_limit:g} seconds", 504)
+                if await asyncio.to_thread(_bytes_below, job.folder) > settings.max_disk:
+                    return results.Failure(f"it unpacks to more than the limit of {settings.max_disk >> 20:,} MiB", 413)
+        finally:
+            _end(process)
+            await process.wait()
+            await asyncio.to_thread(shutil.rmtree, temporary, True)
+        if (said := job.folder / results.FAILURE).exists():
+            return msgspec.json.decode(said.read_bytes(), type=results.Failure)
+        if not (job.folder / results.VIEW).exists():
+            return results.Failure("internal error: the diagnosis ended without an answer", 500)
+        return None
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends the worker and the processes that it started; those have its number as their group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _bytes_below(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            total += path.lstat().st_size
+    return total
+
+
+def _keep(folder: Path, keep: Path) -> None:
+    """Copies the report to a new folder that is named after the moment (UTC)."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    made = Path(tempfile.mkdtemp(prefix=f"{stamp}-", dir=keep))
+    for name in (results.REPORT, results.DIAGNOSIS):
+        shutil.copyfile(folder / name, made / name)

@@ -1,0 +1,99 @@
+"""One diagnosis in a process of its own: ``python -m correlator.web.worker FOLDER``.
+
+FOLDER holds the order; the results are written into it, the last one under its name only when all others are there.
+TMPDIR leads into it, so that what is unpacked goes with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from correlator.errors import CorrelatorError
+from correlator.pipeline import Diagnosis, diagnose
+from correlator.web import results
+
+
+def main(folder: Path) -> None:
+    """Runs the order that lies in ``folder``."""
+    order = msgspec.json.decode((folder / results.ORDER).read_bytes(), type=results.Order)
+    try:
+        _run(folder, order)
+    except CorrelatorError as fault:
+        _fail(folder, results.Failure(str(fault).replace(f"{folder}/{results.SENT}", "what was sent")))
+    except BaseException as fault:  # BaseException: a panic in a native library is not an Exception
+        _fail(folder, results.Failure(f"internal error: {type(fault).__name__}", 500))
+        raise
+
+
+def _run(folder: Path, order: results.Order) -> None:
+    from correlator.diagnosis import to_json
+    from correlator.ingest.nothing import require_text
+    from correlator.report.html import render_html
+    from correlator.report.markdown import render_markdown
+    from correlator.report.safe import visible_json
+
+    places = [Path(place) for place in order.places]
+    found = diagnose(*places, timezone=order.timezone, confined=True)
+    if not found.document.inputs.events:
+        require_text(found.facts.ingested, order.places)
+    _write(folder / results.REPORT, render_html(found.document, found.neighbourhood, found.graph))
+    _write(folder / results.MARKDOWN, render_markdown(found.document, found.neighbourhood))
+    (folder / results.DIAGNOSIS).write_bytes(visible_json(to_json(found.document)))
+    _put(folder / results.VIEW, msgspec.json.encode(_view(folder, found, places)))
+
+
+def _view(folder: Path, found: Diagnosis, places: list[Path]) -> results.View:
+    from correlator.report import sayings
+    from correlator.signatures import by_id
+
+    document = found.document
+    failed = document.verdict.class_ != "none"
+    offsets = {(row.file, row.line): row.byte_offset for row in found.facts.rows}
+    return results.View(
+        class_=document.verdict.class_,
+        headline=sayings.headline(document),
+        place=sayings.place_line(document) if failed else "",
+        resume=sayings.resume_short(document) if failed else "",
+        signature=document.verdict.signature if document.verdict.signature in by_id() else None,
+        lines=list(results.lines_of(document, offsets)),
+        sources=_sources(folder, found, places),
+    )
+
+
+def _sources(folder: Path, found: Diagnosis, places: list[Path]) -> list[results.Source]:
+    """The logs, those that were unpacked moved to where they outlive this process."""
+    kept = folder / results.SPOOL
+    kept.mkdir(exist_ok=True)
+    sources = []
+    for number, source in enumerate(found.facts.ingested.sources):
+        if source.form != "log":
+            continue
+        path, inside = source.path, next((p for p in places if source.path.is_relative_to(p)), None)
+        if source.spool is not None:
+            path, inside = source.path.rename(kept / str(number)), kept
+        if inside is not None:
+            sources.append(
+                results.Source(source.name, str(path), str(inside), source.size, source.compression, source.recoded)
+            )
+    return sources
+
+
+def _fail(folder: Path, failure: results.Failure) -> None:
+    _put(folder / results.FAILURE, msgspec.json.encode(failure))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def _put(path: Path, data: bytes) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(data)
+    temporary.rename(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
