@@ -13,6 +13,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
+from correlator.diagnosis import Role
+from correlator.plots.style import ROLE_SHADES
 from correlator.report.safe import visible
 from correlator.report.timeline import ROLE_WORDS
 from correlator.report.words import clock_words, fold_nodes, ranks_words, relative_words
@@ -23,48 +25,55 @@ if TYPE_CHECKING:
 #: More boxes than this are no picture. The rest is in the other formats, and the picture says how many it leaves out.
 BOXES_LIMIT = 120
 
-_WIDTH, _LINE, _PAD = 310, 16, 8
+BOX_WIDTH, LINE_HEIGHT, PADDING = 310, 16, 8
 _GAP_X, _GAP_Y, _MARGIN = 220, 14, 24
 _TEXT_COLUMNS, _TEXT_LINES = 42, 3
-_ROLES = ("initiator", "collateral", "teardown", "unrelated")
-#: Fill and border of a role's box. The role also stands in the box, for those who do not see the colour.
-_COLOURS = {
-    "initiator": ("#fde8e8", "#b42318"),
-    "collateral": ("#fff6e0", "#9a6700"),
-    "teardown": ("#f0f2f5", "#667085"),
-    "unrelated": ("#ffffff", "#98a2b3"),
-}
+_ROLES = tuple(ROLE_SHADES)
 _SWEEPS = 4
+_EDGE_LOOK = 'fill="none" stroke="#98a2b3" marker-end="url(#tip)"'
 #: Width of a letter of an edge's label.
 _LETTER = 5.5
 
 
 @dataclass
-class _Box:
+class Box:
+    """One occurrence in the picture; ``x`` and ``y`` are its upper left corner, in pixels."""
+
     lines: list[str]
-    role: str
+    role: Role
     tooltip: str
     x: float = 0.0
     y: float = 0.0
 
     @property
     def height(self) -> float:
-        return len(self.lines) * _LINE + 2 * _PAD
+        """Height in pixels."""
+        return len(self.lines) * LINE_HEIGHT + 2 * PADDING
 
     @property
     def middle(self) -> float:
+        """Where arrows meet the box, from the top."""
         return self.y + self.height / 2
 
 
 def draw_svg(graph: nx.DiGraph) -> bytes:
     """The picture, UTF-8. Of more than BOXES_LIMIT occurrences the ones nearest to the first failure are drawn."""
-    chosen = _choose(graph)
+    boxes = arrange(graph)
+    return _document(graph, boxes, zero_of(graph), hidden=len(graph) - len(boxes)).encode()
+
+
+def arrange(graph: nx.DiGraph) -> dict[Any, Box]:
+    """The boxes in their places, by node: causes left of their effects."""
+    chosen, zero = _choose(graph), zero_of(graph)
+    boxes = {node: _box(graph.nodes[node], zero) for node in chosen}
     part = graph.subgraph(chosen)
-    zero = zero_of(graph)
-    boxes = {node: _box(data, zero) for node, data in part.nodes(data=True)}
-    columns = _columns(part)
-    _place(part, columns, boxes)
-    return _document(part, boxes, zero, hidden=len(graph) - len(boxes)).encode()
+    _place(part, _columns(part), boxes)
+    return boxes
+
+
+def arrows(graph: nx.DiGraph, boxes: dict[Any, Box]) -> list[tuple[Any, Any, str]]:
+    """Cause, effect and rule of the edges between these boxes, in the order of the boxes."""
+    return [(a, b, str(graph.edges[a, b].get("rule") or "")) for a in boxes for b in graph.successors(a) if b in boxes]
 
 
 def _choose(graph: nx.DiGraph) -> list[Any]:
@@ -122,12 +131,13 @@ def _who(data: dict[str, Any]) -> str:
     return ", ".join(who)
 
 
-def _box(data: dict[str, Any], zero: datetime | None) -> _Box:
+def _box(data: dict[str, Any], zero: datetime | None) -> Box:
     time = data.get("time")
     place = f"{data['file']}:{data.get('line')}" if data.get("file") else ""
     stated = [data.get("what"), _who(data), clock_words(time) if time else "", data.get("signature"), place]
     tooltip = "\n".join(visible(str(item)) for item in stated if item)
-    return _Box(label_lines(data, zero), str(data.get("role")), tooltip)
+    role = data.get("role")
+    return Box(label_lines(data, zero), role if role in ROLE_SHADES else "unrelated", tooltip)
 
 
 def _columns(graph: nx.DiGraph) -> list[list[Any]]:
@@ -143,7 +153,7 @@ def _columns(graph: nx.DiGraph) -> list[list[Any]]:
     return columns
 
 
-def _place(graph: nx.DiGraph, columns: Sequence[list[Any]], boxes: dict[Any, _Box]) -> None:
+def _place(graph: nx.DiGraph, columns: Sequence[list[Any]], boxes: dict[Any, Box]) -> None:
     """Orders every column by the middle of its neighbours, forth and back, and sets x and y."""
     _stack(columns, boxes)
     for sweep in range(_SWEEPS):
@@ -158,82 +168,86 @@ def _place(graph: nx.DiGraph, columns: Sequence[list[Any]], boxes: dict[Any, _Bo
             _stack(columns, boxes)
 
 
-def _stack(columns: Sequence[list[Any]], boxes: dict[Any, _Box]) -> None:
+def _stack(columns: Sequence[list[Any]], boxes: dict[Any, Box]) -> None:
     heights = [sum(boxes[node].height + _GAP_Y for node in column) - _GAP_Y for column in columns]
     tallest = max(heights, default=0)
     for number, (column, height) in enumerate(zip(columns, heights, strict=True)):
         y = _MARGIN + (tallest - height) / 2
         for node in column:
-            boxes[node].x, boxes[node].y = _MARGIN + number * (_WIDTH + _GAP_X), y
+            boxes[node].x, boxes[node].y = _MARGIN + number * (BOX_WIDTH + _GAP_X), y
             y += boxes[node].height + _GAP_Y
 
 
-def _document(graph: nx.DiGraph, boxes: dict[Any, _Box], zero: datetime | None, hidden: int) -> str:
-    width = max((box.x + _WIDTH for box in boxes.values()), default=_WIDTH) + _MARGIN
+def _document(graph: nx.DiGraph, boxes: dict[Any, Box], zero: datetime | None, hidden: int) -> str:
+    width = max((box.x + BOX_WIDTH for box in boxes.values()), default=BOX_WIDTH) + _MARGIN
+    drawn = arrows(graph, boxes)
     bottom = max((box.y + box.height for box in boxes.values()), default=0) + _MARGIN
     notes = [f"+0.0 s is {clock_words(zero)}"] if zero else []
     notes += [f"{hidden:,} more occurrences are not drawn; GraphML and JSON hold all"] if hidden else []
     notes += ["nothing failed: the graph is empty"] if not boxes else []
+    height = bottom + LINE_HEIGHT * len(notes) + PADDING
+    # The classes let a page set its own colours, for a dark screen; by itself the picture is on white.
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{bottom + _LINE * len(notes) + _PAD:.0f}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
+        f' viewBox="0 0 {width:.0f} {height:.0f}"'
         ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="11">',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0L8 4L0 8z" fill="#475467"/></marker></defs>',
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-        *(_edge(boxes[a], boxes[b], str(data.get("rule") or "")) for a, b, data in graph.edges(data=True)),
+        '<path class="tip" d="M0 0L8 4L0 8z" fill="#475467"/></marker></defs>',
+        '<rect class="ground" width="100%" height="100%" fill="#ffffff"/>',
+        *(_edge(boxes[a], boxes[b], rule) for a, b, rule in drawn),
         *(_box_svg(box) for box in boxes.values()),
-        *(_rules(graph, node, box) for node, box in boxes.items()),
-        *_text(_MARGIN, bottom + _PAD, notes, "#475467"),
+        *(_rules([rule for _, effect, rule in drawn if effect == node], box) for node, box in boxes.items()),
+        *_text(_MARGIN, bottom + PADDING, notes, "#475467", "dim"),
         "</svg>\n",
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _edge(cause: _Box, effect: _Box, rule: str) -> str:
+def _edge(cause: Box, effect: Box, rule: str) -> str:
     if effect.x <= cause.x:  # both of one knot
-        x1, x2, bend = cause.x + _WIDTH, effect.x + _WIDTH, cause.x + _WIDTH + _GAP_X / 2
+        x1, x2, bend = cause.x + BOX_WIDTH, effect.x + BOX_WIDTH, cause.x + BOX_WIDTH + _GAP_X / 2
         path = f"M{x1:.0f} {cause.middle:.0f}C{bend:.0f} {cause.middle:.0f} {bend:.0f} {effect.middle:.0f}"
     else:
-        x1, x2 = cause.x + _WIDTH, effect.x
+        x1, x2 = cause.x + BOX_WIDTH, effect.x
         half = _GAP_X / 2
         path = f"M{x1:.0f} {cause.middle:.0f}C{x1 + half:.0f} {cause.middle:.0f} {x2 - half:.0f} {effect.middle:.0f}"
-    line = f'<path d="{path} {x2:.0f} {effect.middle:.0f}" fill="none" stroke="#98a2b3" marker-end="url(#tip)">'
-    return f"{line}<title>{_rule_words(rule)}</title></path>"
+    line = f'<path class="edge" d="{path} {x2:.0f} {effect.middle:.0f}"'
+    return f"{line} {_EDGE_LOOK}><title>{_rule_words(rule)}</title></path>"
 
 
-def _rules(graph: nx.DiGraph, node: Any, box: _Box) -> str:
+def _rules(rules: Iterable[str], box: Box) -> str:
     """Why the box hangs on its causes: the names of the rules, above the arrow's tip, each once."""
-    rules = dict.fromkeys(str(data["rule"]) for _, _, data in graph.in_edges(node, data=True) if data.get("rule"))
-    names = [name for name in map(_rule_words, rules) if name != "after"]
+    names = [name for name in map(_rule_words, dict.fromkeys(rules)) if name not in ("", "after")]
     if not names:
         return ""
     said = " / ".join(names)
     # A white ground under the letters, so that no line strikes them through.
     width = len(said) * _LETTER + 4
     ground = (
-        f'<rect x="{box.x - 8 - width:.0f}" y="{box.middle - 16:.0f}" width="{width:.0f}" height="12" fill="#ffffff"/>'
+        f'<rect class="ground" x="{box.x - 8 - width:.0f}" y="{box.middle - 16:.0f}" width="{width:.0f}" height="12"'
+        ' fill="#ffffff"/>'
     )
     place = f'x="{box.x - 10:.0f}" y="{box.middle - 7:.0f}" text-anchor="end" font-size="9" fill="#475467"'
-    return f"{ground}<text {place}>{said}</text>"
+    return f'{ground}<text class="dim" {place}>{said}</text>'
 
 
 def _rule_words(rule: str) -> str:
     return escape(visible(rule.replace("_", " ").replace("-", " ")))
 
 
-def _box_svg(box: _Box) -> str:
-    fill, border = _COLOURS.get(box.role, _COLOURS["unrelated"])
+def _box_svg(box: Box) -> str:
+    fill, border, _ = ROLE_SHADES[box.role]
     rect = (
-        f'<rect x="{box.x:.0f}" y="{box.y:.1f}" width="{_WIDTH}" height="{box.height:.0f}" rx="4"'
-        f" fill={quoteattr(fill)} stroke={quoteattr(border)}/>"
+        f'<rect class="box {box.role}" x="{box.x:.0f}" y="{box.y:.1f}" width="{BOX_WIDTH}" height="{box.height:.0f}"'
+        f' rx="4" fill="{fill}" stroke="{border}"/>'
     )
-    head = list(_text(box.x + _PAD, box.y + _PAD + 11, box.lines[:1], border, bold=True))
-    body = list(_text(box.x + _PAD, box.y + _PAD + 11 + _LINE, box.lines[1:], "#101828"))
+    head = list(_text(box.x + PADDING, box.y + PADDING + 11, box.lines[:1], border, f"head {box.role}", bold=True))
+    body = list(_text(box.x + PADDING, box.y + PADDING + 11 + LINE_HEIGHT, box.lines[1:], "#101828", "ink"))
     return f"<g><title>{escape(box.tooltip)}</title>{rect}{''.join(head + body)}</g>"
 
 
-def _text(x: float, y: float, lines: Iterable[str], colour: str, bold: bool = False) -> Iterable[str]:
+def _text(x: float, y: float, lines: Iterable[str], colour: str, kind: str, bold: bool = False) -> Iterable[str]:
     weight = ' font-weight="bold"' if bold else ""
     for number, line in enumerate(lines):
-        place = f'x="{x:.0f}" y="{y + number * _LINE:.1f}" xml:space="preserve"'
+        place = f'class="{kind}" x="{x:.0f}" y="{y + number * LINE_HEIGHT:.1f}" xml:space="preserve"'
         yield f"<text {place} fill={quoteattr(colour)}{weight}>{escape(line)}</text>"

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from correlator.bundle.build import Bundle
+    from correlator.plots.charts import AnyChart
+    from correlator.plots.lanes import By
+    from correlator.plots.moments import Story
 
 #: Called with (bytes done, bytes in all).
 Progress = Callable[[int, int], None]
@@ -74,6 +77,37 @@ class Diagnosis:
         frame = pl.from_arrow(self.table)
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+    @cached_property
+    def story(self) -> Story:
+        """Who did what when, and the roster: what the pictures are drawn from."""
+        from correlator.plots.moments import story_of
+
+        return story_of(self.document, self.graph, self.facts)
+
+    def timeline(self, by: By = "auto") -> AnyChart:
+        """Who did what when, as an Altair chart: a lane a ``rank``, a ``node``, or all that did the same (``auto``)."""
+        from correlator.plots import charts
+
+        return charts.timeline(self.story, by)
+
+    def cascade(self) -> AnyChart:
+        """What set off what, as an Altair chart. Needs the extra ``plots``, like the other charts."""
+        from correlator.plots import charts
+
+        return charts.cascade(self.document)
+
+    def topology_grid(self) -> AnyChart:
+        """Every rank a cell by its parallel place, coloured by role, as an Altair chart."""
+        from correlator.plots import charts
+
+        return charts.topology_grid(self.document, self.story)
+
+    def clocks(self) -> AnyChart:
+        """How far the nodes' clocks are apart, and how well that is known, as an Altair chart."""
+        from correlator.plots import charts
+
+        return charts.clocks(self.document.clocks)
 
     @property
     def job(self) -> out.Job:

@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "cascade",
         "attribution",
         "preflight lookup",
-        "report graph_export graph_svg event_export line_export",
+        "report plots graph_export graph_svg event_export line_export",
         "bundle",
         "pipeline",
         "web",
@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 HEAVY = {
+    "altair",
     "dateparser",
     "hyperscan",
     "networkx",

@@ -62,7 +62,7 @@ _NOISE = frozenset({"c10d.watchdog_status", "c10d.dump_signal", "nccl.propagatio
 #: What a launcher does once a process of its has ended, so the end of that process is not later.
 _TEARDOWN = ("torchrun.signal_sent", "torchrun.death_signal", "torchrun.kill_escalation")
 #: Farther before the first failure than this, what the clock puts before it is another story.
-_EARLIER = 600 * SECOND
+EARLIER = 600 * SECOND
 #: Emitters that write from outside of the ranks' processes.
 _OUTSIDE = ("kernel.", "torchrun.", "slurm.", "k8s.", "mpi.", "fabric_manager.", "gpu.")
 
@@ -111,7 +111,7 @@ def not_after(facts: Facts, chosen: Finding) -> int | None:
     sent = [
         r.time for r in facts.events(*_TEARDOWN) if r.time is not None and (r.attempt or 0) == chosen.incident.attempt
     ]
-    return min([time, *(t for t in sent if time - t < _EARLIER)])
+    return min([time, *(t for t in sent if time - t < EARLIER)])
 
 
 def _may_follow(wave: Incident, chosen: Finding) -> bool:
@@ -122,7 +122,7 @@ def _may_follow(wave: Incident, chosen: Finding) -> bool:
 
 def _is_earlier(incident: Incident, chosen: Finding) -> bool:
     """Whether it lies so far before the first failure that it belongs to another story."""
-    return certainly_before(incident, chosen.incident, slack=_EARLIER)
+    return certainly_before(incident, chosen.incident, slack=EARLIER)
 
 
 def _is_same_line(incident: Incident, chosen: Finding) -> bool:
