@@ -46,6 +46,7 @@ def make_app(settings: Settings) -> ASGIApp:
         *api.ROUTES,
         Route("/login", _login, methods=["GET", "POST"]),
         Route("/static/{name}", _static),
+        Route("/favicon.ico", _static),
     ]
     app = Starlette(
         routes=routes,
@@ -96,7 +97,8 @@ async def _login(request: Request) -> Response:
 
 
 async def _static(request: Request) -> Response:
-    found = static_files().get(request.path_params["name"])
+    # Browsers ask for an icon by this name where a page states none, as those of the encyclopedia and the reports do.
+    found = static_files().get(request.path_params.get("name", "icon.svg"))
     if found is None:
         raise HTTPException(404)
     media_type, content = found

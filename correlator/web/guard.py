@@ -20,7 +20,7 @@ from correlator.web.settings import Settings
 
 COOKIE = "correlator-session"
 #: Answered without a token: nothing of anybody's is shown there.
-_OPEN = frozenset({"/health", "/login", "/static/style.css"})
+_OPEN = frozenset({"/health", "/login", "/static/style.css", "/favicon.ico"})
 
 #: What pages may do: nothing but load this server's own files and send forms to it.
 PAGE_POLICY = (

@@ -32,6 +32,7 @@ def static_files() -> dict[str, tuple[str, bytes]]:
     style = [_read("correlator.report", name) for name in ("entry.css", "site.css")]
     return {
         "style.css": ("text/css", b"".join([*style, _read("correlator.web", "web.css")])),
+        "icon.svg": ("image/svg+xml", _read("correlator.web", "icon.svg")),
         "drop.js": ("text/javascript", _read("correlator.web", "drop.js")),
     }
 

@@ -78,8 +78,10 @@ class View(msgspec.Struct, frozen=True):
         raw = RawLines({file: read})
         if raw.line(file, byte_offset) is None:
             return [], 0
-        before = raw.neighbourhood(file, byte_offset, around, 0)
-        return [*before, *raw.neighbourhood(file, byte_offset, 0, around)[1:]], len(before) - 1
+        before, after = raw.neighbourhood(file, byte_offset, around, 0), raw.neighbourhood(file, byte_offset, 0, around)
+        if len(after) > 1 and not after[-1]:  # behind the last line break there is no line
+            after.pop()
+        return [*before, *after[1:]], len(before) - 1
 
 
 def lines_of(document: Document, offsets: dict[tuple[str, int], int]) -> Iterator[Line]:

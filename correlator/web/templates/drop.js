@@ -3,6 +3,7 @@
 const form = document.getElementById("diagnose");
 const area = document.getElementById("drop");
 const list = document.getElementById("dropped");
+const button = form.querySelector("button");
 const state = document.getElementById("state");
 const SHOWN = 20;
 const dropped = []; // { path, file }
@@ -41,9 +42,21 @@ area.addEventListener("dragleave", () => area.classList.remove("over"));
 area.addEventListener("drop", async (event) => {
   event.preventDefault();
   area.classList.remove("over");
-  const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry()).filter(Boolean);
-  for (const entry of entries) await collect(entry);
-  show();
+  // All are taken now: behind the first wait the list of what was dropped is empty.
+  const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+  const taken = items.map((item) => ({ entry: item.webkitGetAsEntry(), file: item.getAsFile() }));
+  button.disabled = true;
+  try {
+    for (const { entry, file } of taken) {
+      if (entry) await collect(entry);
+      else if (file) dropped.push({ path: file.name, file });
+    }
+  } catch {
+    state.textContent = "Not all of it could be read.";
+  } finally {
+    button.disabled = false;
+    show();
+  }
 });
 
 form.addEventListener("submit", async (event) => {
@@ -61,7 +74,7 @@ form.addEventListener("submit", async (event) => {
   try {
     const answer = await fetch(form.action, { method: "POST", body: data });
     if (answer.redirected) location.assign(answer.url);
-    else state.textContent = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main").textContent;
+    else state.textContent = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".note, body").textContent;
   } catch {
     state.textContent = "The server did not answer.";
   }
