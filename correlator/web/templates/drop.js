@@ -74,7 +74,10 @@ form.addEventListener("submit", async (event) => {
   try {
     const answer = await fetch(form.action, { method: "POST", body: data });
     if (answer.redirected) location.assign(answer.url);
-    else state.textContent = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".note, body").textContent;
+    else {
+      const said = new DOMParser().parseFromString(await answer.text(), "text/html");
+      state.textContent = (said.querySelector(".note") ?? said.body).textContent;
+    }
   } catch {
     state.textContent = "The server did not answer.";
   }
