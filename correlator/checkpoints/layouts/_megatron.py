@@ -6,7 +6,7 @@ Source: NVIDIA/Megatron-LM ``megatron/training/checkpointing.py``, core 0.7 to 0
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from correlator.checkpoints.disk import Folder
 from correlator.checkpoints.model import Findings, Reading, Rescale
@@ -60,24 +60,38 @@ def take_iteration(name: str, findings: Findings) -> None:
         findings.iteration = int(match[1])
 
 
-def take_arguments(tree: Any, findings: Findings, label: str) -> dict[str, Any]:
-    """Read the saved ``args``: sizes into the topology, and the iteration against that of the directory."""
-    saved = attributes(tree)
-    args = attributes(saved.get("args"))
-    take_sizes(args, findings)
-    iteration = whole(saved.get("iteration"))
-    if iteration is not None and findings.iteration is not None and iteration != findings.iteration:
-        findings.fault(f"{label} was saved at iteration {iteration}, the directory says {findings.iteration}")
-    return args
+class Saved(NamedTuple):
+    """What a file says about the run that wrote it: its iteration, and whether and which sizes its ``args`` state."""
+
+    iteration: int | None
+    described: bool
+    sizes: tuple[tuple[str, int | None], ...]
+
+    @classmethod
+    def of(cls, tree: Any) -> Saved:
+        """From the tree of plain values of a file, or from anything else."""
+        saved = attributes(tree)
+        args = attributes(saved.get("args"))
+        return cls(whole(saved.get("iteration")), bool(args), sizes_of(args))
 
 
-def take_sizes(args: dict[str, Any], findings: Findings) -> None:
-    """Read the parallel sizes among the saved arguments."""
-    findings.sizes(
-        tp=args.get("tensor_model_parallel_size"),
-        pp=args.get("pipeline_model_parallel_size"),
-        ep=args.get("expert_model_parallel_size"),
-        cp=args.get("context_parallel_size"),
-        dp=args.get("data_parallel_size"),
-        world=args.get("world_size"),
-    )
+def take_saved(saved: Saved, findings: Findings, label: str) -> None:
+    """Sizes into the topology, and the iteration against that of the directory."""
+    findings.sizes(**dict(saved.sizes))
+    if saved.iteration is not None and findings.iteration is not None and saved.iteration != findings.iteration:
+        findings.fault(f"{label} was saved at iteration {saved.iteration}, the directory says {findings.iteration}")
+
+
+_SIZES = {
+    "tp": "tensor_model_parallel_size",
+    "pp": "pipeline_model_parallel_size",
+    "ep": "expert_model_parallel_size",
+    "cp": "context_parallel_size",
+    "dp": "data_parallel_size",
+    "world": "world_size",
+}
+
+
+def sizes_of(args: dict[str, Any]) -> tuple[tuple[str, int | None], ...]:
+    """The parallel sizes among the saved arguments."""
+    return tuple((name, whole(args.get(key))) for name, key in _SIZES.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from correlator.checkpoints.disk import Folder
 from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
@@ -20,6 +20,34 @@ MODEL = re.compile(r"(?:zero_pp_rank_(\d{1,5})_)?mp_rank_(\d{2,5})_model_states\
 _OPTIMIZER = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_(\d{1,5})_mp_rank_(\d{2,5})_optim_states\.pt")
 _EXPERT = re.compile(r"layer_(-?\d{1,5})_expert_(\d{1,5})_mp_rank_(\d{2,5})_model_states\.pt")
 _EXPERT_OPTIMIZER = re.compile(r"expp_rank_(\d{1,5})_mp_rank_(\d{2,5})_optim_states\.pt")
+
+
+class _Stored(NamedTuple):
+    """What a file of model states says about the run: sizes, ZeRO's stage and the step, each None where it does not."""
+
+    described: bool
+    step: int | None
+    dp: int | None
+    mp: int | None
+    tp: int | None
+    pp: int | None
+    stage: int | None
+
+    @classmethod
+    def of(cls, tree: Any) -> _Stored:
+        """From the tree of a file, or of any other."""
+        stored = attributes(tree)
+        degrees = attributes(stored.get("checkpoint_parallel_dimensions"))
+        zero = attributes(attributes(stored.get("ds_config")).get("zero_optimization"))
+        return cls(
+            "dp_world_size" in stored,
+            whole(stored.get("global_steps")),
+            _size(stored.get("dp_world_size")),
+            _size(stored.get("mp_world_size")),
+            whole(degrees.get("tp_degree")),
+            whole(degrees.get("pp_degree")),
+            whole(zero.get("stage")),
+        )
 
 
 def parse_tag(text: str) -> str | None:
@@ -45,12 +73,12 @@ def read(folder: Folder, reading: Reading) -> Findings:
         findings.fault("no state files: the save died before its first write")
         return findings
     findings.parts = frozenset(file.name for file in states)
-    trees = inspect_all([(file.name, file) for file in states], findings, reading)
-    models = (attributes(t) for f, t in zip(states, trees, strict=True) if MODEL.fullmatch(f.name))
-    stored: dict[str, Any] = next(models, {})
+    saved = inspect_all([(file.name, file) for file in states], findings, reading, _Stored.of)
+    models = (one for file, one in zip(states, saved, strict=True) if MODEL.fullmatch(file.name))
+    stored = next(models, _Stored.of(None))
     _check_grids(list(folder.files), stored, findings)
-    findings.described = "dp_world_size" in stored
-    step = whole(stored.get("global_steps"))
+    findings.described = stored.described
+    step = stored.step
     if findings.iteration is None:
         findings.iteration = step
     elif step is not None and step != findings.iteration:
@@ -58,11 +86,10 @@ def read(folder: Folder, reading: Reading) -> Findings:
     return findings
 
 
-def _check_grids(names: list[str], stored: dict[str, Any], findings: Findings) -> None:
+def _check_grids(names: list[str], stored: _Stored, findings: Findings) -> None:
     model, optimizer = _indices(MODEL, names), _indices(_OPTIMIZER, names)
-    dp, mp = (_size(stored.get(key)) for key in ("dp_world_size", "mp_world_size"))
-    degrees = attributes(stored.get("checkpoint_parallel_dimensions"))
-    findings.sizes(dp=dp, tp=degrees.get("tp_degree"), pp=degrees.get("pp_degree"))
+    dp, mp = stored.dp, stored.mp
+    findings.sizes(dp=dp, tp=stored.tp, pp=stored.pp)
     if dp and mp:
         findings.sizes(world=dp * mp)
     if not model:
@@ -71,9 +98,8 @@ def _check_grids(names: list[str], stored: dict[str, Any], findings: Findings) -
     _check_grid("model state", model, (dp if partitioned else 1, mp), findings)
     if dp and mp and len(optimizer) > dp * mp:
         findings.note(f"{len(optimizer)} optimizer state files where {dp * mp} were saved: left from another save")
-    stage = _zero_stage(stored)
-    if stage and not optimizer:
-        findings.fault(f"no optimizer states, although ZeRO stage {stage} writes them")
+    if stored.stage and not optimizer:
+        findings.fault(f"no optimizer states, although ZeRO stage {stored.stage} writes them")
     _check_grid("optimizer state", optimizer, (dp, mp), findings)
     _check_grid("expert state", _indices(_EXPERT, names), (None, None, mp), findings)
     _check_grid("expert optimizer state", _indices(_EXPERT_OPTIMIZER, names), (None, mp), findings)
@@ -82,11 +108,6 @@ def _check_grids(names: list[str], stored: dict[str, Any], findings: Findings) -
 def _size(value: Any) -> int | None:
     number = whole(value)
     return number if number is not None and 0 < number <= 100_000 else None
-
-
-def _zero_stage(stored: dict[str, Any]) -> int | None:
-    config = attributes(stored.get("ds_config"))
-    return whole(attributes(config.get("zero_optimization")).get("stage"))
 
 
 def _indices(pattern: re.Pattern[str], names: Iterable[str]) -> set[tuple[int, ...]]:

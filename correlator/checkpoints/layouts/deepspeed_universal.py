@@ -27,11 +27,10 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     tag = _TAG.fullmatch(folder.name)
     findings.iteration = int(tag[1]) if tag else None
     model = [(name, file) for name, file in folder.files.items() if name.endswith("_states.pt")]
-    trees = inspect_all(model, findings, reading)
+    steps = inspect_all(model, findings, reading, lambda tree: whole(attributes(tree).get("global_steps")))
     if not any(MODEL.fullmatch(name) for name, _ in model):
         findings.fault("no model states")
-    for tree in trees:
-        step = whole(attributes(tree).get("global_steps"))
+    for step in steps:
         findings.iteration = step if findings.iteration is None else findings.iteration
     zero = folder.folders["zero"]
     usual = Counter(name for part in zero.folders.values() for name in part.files)

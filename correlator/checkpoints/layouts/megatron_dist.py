@@ -20,11 +20,12 @@ from correlator.checkpoints.layouts._megatron import (
     LOST,
     OPTIMIZER_FIXED,
     TRACKER,
+    Saved,
     check_loader,
     is_iteration,
     parse_tracker,
-    take_arguments,
     take_iteration,
+    take_saved,
 )
 from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 from correlator.checkpoints.parallel import look
@@ -85,7 +86,7 @@ def holds_shards(names: set[str]) -> bool:
 
 
 def _take_common(tree: Any, findings: Findings, label: str) -> None:
-    take_arguments(tree, findings, label)
+    take_saved(Saved.of(tree), findings, label)
     kind = attributes(attributes(tree).get("content_metadata")).get("distrib_optim_sharding_type")
     if kind in _FIXED_TYPES:
         findings.rescale = OPTIMIZER_FIXED

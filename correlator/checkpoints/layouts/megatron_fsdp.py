@@ -15,8 +15,8 @@ from correlator.checkpoints.layouts._megatron import (
     check_loader,
     is_iteration,
     parse_tracker,
+    sizes_of,
     take_iteration,
-    take_sizes,
 )
 from correlator.checkpoints.layouts.megatron_dist import holds_shards
 from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
@@ -38,7 +38,8 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     if holds_shards(names):
         findings.fault("no metadata.json, which torch_dist writes last: the save died between its last two steps")
     if "args" in names:
-        take_sizes(attributes(dcp.read_item(folder, metadata, "args", findings, reading)), findings)
+        args = attributes(dcp.read_item(folder, metadata, "args", findings, reading))
+        findings.sizes(**dict(sizes_of(args)))
     if not any(name.startswith("optimizer.") for name in names):
         findings.note("no optimizer state inside: weights only")
     return findings

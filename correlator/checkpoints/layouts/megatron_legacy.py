@@ -13,11 +13,12 @@ from collections import Counter
 from correlator.checkpoints.disk import Folder
 from correlator.checkpoints.layouts._megatron import (
     TRACKER,
+    Saved,
     check_loader,
     is_iteration,
     parse_tracker,
-    take_arguments,
     take_iteration,
+    take_saved,
 )
 from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 from correlator.checkpoints.torch_file import inspect_all
@@ -46,8 +47,9 @@ def _read(folder: Folder, reading: Reading) -> Findings:
         if not any(name.endswith(".pt") for name in shard.files):
             findings.fault(f"{shard.name} is empty")
     files = [(f"{s.name}/{n}", f) for s in shards.values() for n, f in s.files.items() if n.endswith(".pt")]
-    for (label, _), tree in zip(files, inspect_all(files, findings, reading), strict=True):
-        findings.described = bool(take_arguments(tree, findings, label)) or findings.described
+    for (label, _), saved in zip(files, inspect_all(files, findings, reading, Saved.of), strict=True):
+        take_saved(saved, findings, label)
+        findings.described = saved.described or findings.described
     _check_grid(shards, findings)
     check_loader(folder, findings, reading)
     return findings

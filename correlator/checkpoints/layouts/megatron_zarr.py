@@ -16,10 +16,11 @@ from correlator.checkpoints.layouts._json import read_object
 from correlator.checkpoints.layouts._megatron import (
     LOST,
     TRACKER,
+    Saved,
     is_iteration,
     parse_tracker,
-    take_arguments,
     take_iteration,
+    take_saved,
 )
 from correlator.checkpoints.model import Findings, Layout, Reading, Rescale
 from correlator.checkpoints.torch_file import inspect, inspect_all
@@ -56,7 +57,7 @@ def read_zarr(folder: Folder, findings: Findings, reading: Reading) -> None:
     if common is None:
         findings.fault("common.pt is missing")
     else:
-        take_arguments(inspect(common, findings, reading), findings, "common.pt")
+        take_saved(Saved.of(inspect(common, findings, reading)), findings, "common.pt")
     for name, sub in folder.folders.items():
         if ".zarray" in sub.files:
             _check_array(name, sub, findings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from correlator.checkpoints.disk import File
 from correlator.checkpoints.layouts._ranks import RANK, check_files
@@ -27,11 +28,15 @@ def _groups(files: Sequence[File]) -> list[list[File]]:
 def _read(files: Sequence[File], reading: Reading) -> Findings:
     findings = Findings()
     findings.iteration = step_of(files[0].name)
-    for tree in check_files(files, findings, reading):
-        saved = attributes(tree)
+    for step in check_files(files, findings, reading, _step):
         if findings.iteration is None:
-            findings.iteration = next((n for n in (whole(saved.get(key)) for key in _STEP_KEYS) if n is not None), None)
+            findings.iteration = step
     return findings
+
+
+def _step(tree: Any) -> int | None:
+    saved = attributes(tree)
+    return next((n for n in (whole(saved.get(key)) for key in _STEP_KEYS) if n is not None), None)
 
 
 LAYOUT = Layout(
