@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, BinaryIO, TypeVar
 
 from correlator.checkpoints import finite
@@ -185,11 +186,11 @@ def _read_zip(stream: BinaryIO | Window, size: int, result: TorchFile, *, deep: 
         result.notes.append(f"data.pkl has {pickled.size} bytes: content not read")
         return
     try:
-        result.tree, _ = read_pickle(read_member(stream, pickled))
+        raw = read_member(stream, pickled)
+        result.tree, uses = _described_again(raw) if len(raw) <= _REPEATED_BYTES else _described(raw)
     except Ended as error:
         result.faults.append(f"data.pkl: {error}")
         return
-    uses = list(_uses(result.tree))
     broken = _storage_faults(uses, report)
     result.faults += broken
     if not broken:
@@ -197,7 +198,20 @@ def _read_zip(stream: BinaryIO | Window, size: int, result: TorchFile, *, deep: 
         result.tensors = _tensors(uses, places)
 
 
-def _storage_faults(uses: list[_Use], report: ZipReport) -> list[str]:
+def _described(raw: bytes) -> tuple[Any, Sequence[_Use]]:
+    """The tree in a pickle and its tensors."""
+    tree, _ = read_pickle(raw)
+    return tree, tuple(_uses(tree))
+
+
+_REPEATED_BYTES = 256 << 10
+"""Longest description that is kept to be known again; a few of them, since their trees take ten times as much."""
+
+_described_again = lru_cache(maxsize=16)(_described)
+"""Shards of the same shapes, of data-parallel ranks say, have the same description byte for byte."""
+
+
+def _storage_faults(uses: Sequence[_Use], report: ZipReport) -> list[str]:
     faults = []
     for key, storage in _keys(uses).items():
         member = report.members.get(f"{report.folder}data/{key}")
@@ -251,7 +265,7 @@ def _read_legacy(stream: BinaryIO | Window, size: int, result: TorchFile, *, dee
         result.tensors = _tensors(uses, places)
 
 
-def _tensors(uses: list[_Use], places: dict[str, int]) -> tuple[Tensor, ...]:
+def _tensors(uses: Sequence[_Use], places: dict[str, int]) -> tuple[Tensor, ...]:
     tensors = []
     # Overlapping views of one storage are read once each: that must not become a long read of a short file.
     left = MAX_OVERLAP * sum(storage.size for storage in _keys(uses).values())
@@ -263,7 +277,7 @@ def _tensors(uses: list[_Use], places: dict[str, int]) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-def _keys(uses: list[_Use]) -> dict[str, Storage]:
+def _keys(uses: Sequence[_Use]) -> dict[str, Storage]:
     return {use.storage.key: use.storage for use in uses}
 
 
