@@ -30,7 +30,7 @@ from correlator.containers.zip import unpack_zip
 from correlator.errors import NothingReadable, UsageError
 from correlator.flightrecorder.reader import is_dump
 from correlator.path_claims import PathClaims, path_claims
-from correlator.reading import SNIFF_BYTES, Budget, archive_of, binary_reason, compression_of, read_head, utf16_of
+from correlator.reading import SNIFF_BYTES, Budget, archive_of, binary_reason, compression_of, is_recoded, read_head
 
 #: Modification times up to here (ns, UTC) are none: zip's and tar's first moments, which reproducible archives state.
 _NO_TIME_NS = 631_152_000 * 10**9
@@ -273,7 +273,7 @@ class _Finder:
                 with path.open("rb", buffering=0) as stream:
                     head = stream.read(SNIFF_BYTES)
                 compression = compression_of(head)
-                recoded = utf16_of(head) is not None
+                recoded = is_recoded(head)
                 text = read_head(path, compression) if compression else head
                 kind = archive_of(text)
                 if kind == "tar" or (kind == "zip" and compression is None):

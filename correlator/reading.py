@@ -9,9 +9,11 @@ from __future__ import annotations
 import codecs
 import tarfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO, Literal
 
+from correlator.json_documents import holds_records, record_lines
 from correlator.unpacked import DECODERS, unpacked
 
 #: Bytes looked at to decide what a file is.
@@ -158,14 +160,14 @@ def read_head(path: Path, compression: str | None, size: int = SNIFF_BYTES) -> b
 def iter_bytes(
     path: Path, compression: str | None, block: int = 1 << 20, *, damage_is_error: bool = True, limit: int | None = None
 ) -> Iterator[bytes]:
-    """Blocks of the text as UTF-8 (or whatever 8-bit encoding it has), decompressed and out of UTF-16.
+    """Blocks of the text as UTF-8 (or whatever 8-bit encoding it has), decompressed, out of UTF-16, a record a line.
 
     ``limit``: bytes of the stored file that are read, when it is not compressed. Raises DamagedArchive after the last
     good block, unless ``damage_is_error`` is false.
     """
     pieces = iter_unpacked(path, compression, block, limit=limit)
     try:
-        yield from _recoded(pieces)
+        yield from _separated(_recoded(pieces))
     except DamagedArchive:
         if damage_is_error:
             raise
@@ -217,6 +219,22 @@ def _blocks(stream: IO[bytes], block: int, limit: int | None) -> Iterator[bytes]
         yield piece
         if left is not None:
             left -= len(piece)
+
+
+def is_recoded(head: bytes) -> bool:
+    """Whether ``iter_bytes`` gives another text than the stored one, whose first bytes these are."""
+    return utf16_of(head) is not None or holds_records(head)
+
+
+def _separated(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The text with one line a record."""
+    first = b""
+    while len(first) < SNIFF_BYTES and (piece := next(pieces, b"")):
+        first += piece
+    if not first:
+        return
+    whole = chain((first,), pieces)
+    yield from record_lines(whole) if holds_records(first) else whole
 
 
 def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:

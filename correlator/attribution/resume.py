@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from correlator.attribution.doubt import Doubt, first_divergence, first_doubt, first_nan
@@ -128,13 +127,11 @@ def _among_the_logs(roots: Iterable[Path]) -> Inventory | None:
     """Checkpoints that lie below the logs' folder unannounced: only directories of a known layout, no loose files."""
     for root in roots:
         try:
-            found = scan(root) if root.is_dir() else None
+            found = scan(root, loose=False) if root.is_dir() else None
         except UsageError:
             continue
-        if found is not None:
-            kept = tuple(one for one in found.checkpoints if (root / one.path).is_dir())
-            if kept:
-                return replace(found, checkpoints=kept)
+        if found is not None and found.checkpoints:
+            return found
     return None
 
 

@@ -81,10 +81,14 @@ class Folder:
         self.root = root
         self.rel = rel
         self.parent = parent
-        self.path = root if rel == "." else root / rel
-        self.name = self.path.name
+        self.name = root.name if rel == "." else rel.rpartition("/")[2]
         self.unreadable = False
         """Set with the listing: the directory could not be listed at all."""
+
+    @cached_property
+    def path(self) -> Path:
+        """Where it is; made when asked for, since a search passes thousands of folders by."""
+        return self.root if self.rel == "." else self.root / self.rel
 
     @cached_property
     def _listing(self) -> tuple[dict[str, File], dict[str, Folder], tuple[str, ...]]:
@@ -92,7 +96,7 @@ class Folder:
         folders: dict[str, Folder] = {}
         problems: list[str] = []
         try:
-            with os.scandir(self.path) as entries:
+            with os.scandir(self.root if self.rel == "." else f"{self.root}/{self.rel}") as entries:
                 for count, entry in enumerate(entries):
                     if count >= MAX_ENTRIES:
                         problems.append(f"more than {MAX_ENTRIES} entries in one directory: the rest was not looked at")
@@ -107,19 +111,20 @@ class Folder:
         self, entry: os.DirEntry[str], files: dict[str, File], folders: dict[str, Folder], problems: list[str]
     ) -> None:
         rel = entry.name if self.rel == "." else f"{self.rel}/{entry.name}"
-        path = Path(entry.path)
+        target: Path | None = None
         try:
             linked = entry.is_symlink()
             if linked:
-                path = path.resolve(strict=True)
-                if not path.is_relative_to(self.root):
+                target = Path(entry.path).resolve(strict=True)
+                if not target.is_relative_to(self.root):
                     problems.append(f"{entry.name} is a link that leaves the directory: not followed")
                     return
-            status = path.lstat()
+            status = target.lstat() if target else entry.stat(follow_symlinks=False)
         except (OSError, RuntimeError) as error:
             problems.append(f"{entry.name} cannot be read: {getattr(error, 'strerror', None) or error}")
             return
         if stat.S_ISREG(status.st_mode):
+            path = target or Path(entry.path)
             files[entry.name] = File(entry.name, rel, path, status.st_size, status.st_mtime_ns, linked)
         elif stat.S_ISDIR(status.st_mode):
             # A link to a directory within the root is a second name of something that is visited anyway.

@@ -87,8 +87,8 @@ class _Counter:
             self._report(self._done, self._total)
 
 
-def scan(root: Path, *, deep: bool = False, progress: Progress | None = None) -> Inventory:
-    """All checkpoints below ``root``, newest first.
+def scan(root: Path, *, deep: bool = False, loose: bool = True, progress: Progress | None = None) -> Inventory:
+    """All checkpoints below ``root``, newest first; without those that are ``loose`` files where the caller says so.
 
     ``deep`` reads every byte: CRCs, stored SHA-256 sums, all tensors for NaN and Inf. Otherwise directories,
     descriptions and a sample of the numbers are read, the newest checkpoints first, at most 512 MiB in all. Raises
@@ -104,7 +104,7 @@ def scan(root: Path, *, deep: bool = False, progress: Progress | None = None) ->
     if not top.files and not top.folders and top.unreadable:
         raise UsageError(f"{root} {top.problems[0]}")
     visited: list[Folder] = []
-    found = list(_search(top, visited))
+    found = list(_search(top, visited, loose=loose))
     counter = _Counter(sum(len(item.files) for item in found), progress)
     left, reading = SCAN_BYTES, Reading(deep=deep, seen=counter.step)
     for item in sorted(found, key=lambda item: item.order, reverse=True):
@@ -123,7 +123,7 @@ def scan(root: Path, *, deep: bool = False, progress: Progress | None = None) ->
     return Inventory(str(top.path), checkpoints, tracker, problem)
 
 
-def _search(folder: Folder, visited: list[Folder], level: int = 0) -> Iterator[_Found]:
+def _search(folder: Folder, visited: list[Folder], level: int = 0, *, loose: bool) -> Iterator[_Found]:
     """Recognised checkpoints, depth first. A recognised directory is not entered."""
     if len(visited) >= MAX_FOLDERS:
         return
@@ -132,6 +132,14 @@ def _search(folder: Folder, visited: list[Folder], level: int = 0) -> Iterator[_
             yield _Found(layout, folder.parent, folder, list(folder.walk()))
             return
     visited.append(folder)
+    if loose:
+        yield from _search_files(folder)
+    if level < MAX_LEVELS:
+        for sub in folder.folders.values():
+            yield from _search(sub, visited, level + 1, loose=loose)
+
+
+def _search_files(folder: Folder) -> Iterator[_Found]:
     own = {file.path for file in folder.files.values() if not file.linked}
     left = [file for file in folder.files.values() if not (file.linked and file.path in own)]
     for layout in load_layouts():
@@ -139,9 +147,6 @@ def _search(folder: Folder, visited: list[Folder], level: int = 0) -> Iterator[_
             for group in layout.groups(left):
                 yield _Found(layout, folder, None, group)
                 left = [file for file in left if file not in group]
-    if level < MAX_LEVELS:
-        for sub in folder.folders.values():
-            yield from _search(sub, visited, level + 1)
 
 
 def _read(item: _Found, reading: Reading) -> Findings:

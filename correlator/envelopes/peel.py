@@ -38,7 +38,7 @@ from correlator.untrusted import shorten_runs
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 _BRACKET: tuple[Rule, ...] = (
-    kubectl, rank_prefix, c10, mpi, fan_in, bracket_kernel, cann, bracket_head, rank_colon, claims,
+    kubectl, rank_prefix, c10, mpi, fan_in, json_record, bracket_kernel, cann, bracket_head, rank_colon, claims,
 )  # fmt: skip
 _DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, bare_stamp, claims)
 _UPPER: tuple[Rule, ...] = (glog, alerted, level_first, fan_in, bare_stamp, host_slot, rank_word, claims)
@@ -116,7 +116,7 @@ def _peel_layers(text: str, p: Peeled, ctx: FileContext) -> str:
 
 
 _OUTER: dict[str, tuple[Rule, ...]] = {
-    "[": (kubectl, mpi, fan_in),
+    "[": (kubectl, mpi, fan_in, json_record),
     "{": (json_record,),
     "<": (angle,),
     " ": (fan_in,),

@@ -55,9 +55,9 @@ def angle(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """Docker json-file, journald JSON, Fluent Bit, Loki export, structured loggers: one object a line."""
-    if not text.startswith('{"'):
+    if not text.startswith(('{"', "[")):
         return None
-    record = read_json(text)
+    record = _paired(text) if text[0] == "[" else read_json(text)
     if not isinstance(record, dict):
         return None
     inner = _record_text(record)
@@ -81,6 +81,17 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
     elif "log" in record and "time" in record and "stream" in record:
         p.partial = True
     return shorten_runs(inner.removesuffix("\r"))  # which escapes may have hidden from the line's own check
+
+
+# [1714542018.123456789, {"log": "text"}] · [[1714542018.123456789, {}], {"log": "text"}]
+_PAIR = re.compile(r"\[(?:\[(\d{10}(?:\.\d{1,9})?), ?\{[^{}]*\}\]|(\d{10}(?:\.\d{1,9})?)), ?(?=\{)")
+
+
+def _paired(text: str) -> Any:
+    """The record of Fluent Bit's pair of time and record, with that time in it."""
+    match = _PAIR.match(text)
+    record = read_json(text[match.end() :].rstrip()[:-1]) if match and text.rstrip().endswith("}]") else None
+    return {"date": float(match[1] or match[2]), **record} if match and isinstance(record, dict) else None
 
 
 # 2024-05-01T05:40:18Z {pod="llm-worker-3", node_name="node012"} text (logcli)
