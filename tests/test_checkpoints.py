@@ -19,13 +19,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from correlator.checkpoints import Checkpoint, Inventory, scan
+from correlator.checkpoints import Checkpoint, Inventory, inventory, scan, torch_file
 from correlator.checkpoints.disk import Folder
 from correlator.checkpoints.finite import Tensor, check, tally
 from correlator.checkpoints.hints import hint_for
 from correlator.checkpoints.layouts import load_layouts
-from correlator.checkpoints.model import Reading
+from correlator.checkpoints.model import Findings, Reading
 from correlator.checkpoints.names import step_of
+from correlator.checkpoints.parallel import WORKERS
 from correlator.checkpoints.pickles import Refused, read_pickle
 from correlator.checkpoints.torch_file import read_torch
 from correlator.errors import UsageError
@@ -912,3 +913,40 @@ def test_folder_walk_is_limited(tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     (deep / "f").touch()
     assert list(Folder(tmp_path).walk()) == []
+
+
+# --- thousands of files
+
+
+def test_of_many_files_only_what_is_asked_for_is_kept_and_equal_descriptions_are_read_once(
+    tree: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tree("megatron_legacy") / "iter_0000010"
+    raw = (root / "mp_rank_00_000" / "model_optim_rng.pt").read_bytes()
+    for number in range(40):
+        (root / f"{number}.pt").write_bytes(raw)
+    files = [(file.name, file) for file in Folder(root).files.values()]
+    read: list[int] = []
+    monkeypatch.setattr(torch_file, "read_pickle", lambda data: (read.append(len(data)), read_pickle(data))[1])
+    torch_file._described_again.cache_clear()
+
+    class Kept:
+        def __init__(self, tree: object) -> None:
+            self.sizes = len(torch_file.attributes(tree))
+
+    kept = torch_file.inspect_all(files, Findings(), Reading(), Kept)
+    assert len(kept) == 40
+    assert {one.sizes for one in kept} == {len(torch_file.attributes(read_torch(io.BytesIO(raw), len(raw)).tree))}
+    assert len(read) <= WORKERS + 1  # once, or once by each thread that came before the first was done
+    assert torch_file.inspect_all(files, Findings(), Reading()) == [None] * 40
+
+
+def test_a_search_without_loose_files_asks_no_layout_for_them(
+    tree: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tree("megatron_legacy")
+    (root / "model.pt").write_bytes((root / SHARD).read_bytes())
+    everything = [one.path for one in scan(root).checkpoints]
+    monkeypatch.setattr(inventory, "_search_files", None)
+    assert [one.path for one in scan(root, loose=False).checkpoints] == [p for p in everything if p != "model.pt"]
+    assert "model.pt" in everything
