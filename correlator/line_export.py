@@ -23,6 +23,7 @@ from correlator.errors import UsageError
 from correlator.ingest import Shard
 from correlator.ingest.planning import choose_limits, is_sampled_whole, judge_job, read_samples
 from correlator.reading import DamagedArchive, iter_bytes
+from correlator.repeated_hour import RepeatedHour
 from correlator.timestamps import parse_zone
 
 #: Longest text of one line, in bytes; the rest of a longer one is left out.
@@ -150,6 +151,7 @@ class _Rows:
         self._file = file
         self._context = context
         self._stamps: dict[str, int] = {}
+        self._hour = RepeatedHour(context.clock.zone)
         self._columns: dict[str, list[object]] = {name: [] for name in LINES.names}
         self._bytes = 0
 
@@ -164,6 +166,7 @@ class _Rows:
         p = peel(text.rpartition("\r")[2], self._context)
         stamp, basis = p.timestamp_ns, p.timestamp_basis or "none"
         if stamp is not None:
+            stamp = self._hour.placed(p.key if len(self._stamps) < _MAX_WRITERS else "", stamp)
             if p.key in self._stamps or len(self._stamps) < _MAX_WRITERS:
                 self._stamps[p.key] = stamp
         elif basis == "none" and (stamp := self._stamps.get(p.key)) is not None:

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 from correlator.untrusted import is_rank
 
 Stream = Literal["stdout", "stderr"]
+
+
+_DAY = re.compile(r"(?<!\d)(20\d\d)(?:([-_./]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?!\d)|/)")
+
+
+def path_day_ns(name: str) -> int | None:
+    """The start of the day (UTC ns) that a path names, ``2025-11-02/``, ``20251102``, ``2025/11/02/``; of ``2025/`` the
+    middle of the year; None for a path without either."""
+    for match in _DAY.finditer(name):
+        try:
+            day = datetime(int(match[1]), int(match[3] or 7), int(match[4] or 1), tzinfo=UTC)
+        except ValueError:
+            continue
+        return int(day.timestamp()) * 1_000_000_000
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 ``7: `` is an ``srun -l`` label only where it recurs; ``node1: `` is a host only where nearly every line has one;
 ``[rank3]:`` is a launcher's tag where it stands on lines that torch would not mark. Year-less stamps get their year
-from dated ones: of the same file, else of the job, else from modification times.
+from dated ones: of the same file, else of the job; else from the paths, else from modification times.
 """
 
 from __future__ import annotations

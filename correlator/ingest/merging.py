@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 
 from correlator.discovery import SourceFile
 from correlator.envelopes.peel import peel
@@ -11,8 +12,9 @@ from correlator.ingest.last_signs import MAX_WRITERS, find_last_lines, line_numb
 from correlator.ingest.rows import Row, collapse
 from correlator.ingest.windows import MAX_LINE
 from correlator.ingest.work import UnitResult
-from correlator.ingest.writers import Writer, WriterTrace, build_writer
+from correlator.ingest.writers import Writer, WriterTrace, build_writer, writer_key
 from correlator.path_claims import PathClaims
+from correlator.repeated_hour import RepeatedHour
 
 # Events whose ``step`` says how far a writer had come.
 _PROGRESS = ("megatron.iteration", "trainer.progress")
@@ -54,7 +56,9 @@ def merge_file(
         rows += result.rows
         lines += result.lines
     rows.sort(key=lambda row: (row["byte_offset"], row["event"], row["_entry"]))
-    rows = collapse(_inherit(_without_continuations(rows)))
+    rows = _inherit(_without_continuations(rows))
+    _tell_repeated_hour(file, rows, results, traces)
+    rows = collapse(rows)
     _find_silent(file, results, traces, tail_bytes)
     steps = {row["writer"]: row["step"] for row in rows if row.get("step") is not None and row["event"] in _PROGRESS}
     writers = [build_writer(file, trace, None) for _, trace in sorted(traces.items())]
@@ -90,6 +94,24 @@ def _without_continuations(rows: Iterable[Row]) -> list[Row]:
             covers[key] = (row["_unit"], row["_covers"])
         kept.append(row)
     return kept
+
+
+def _tell_repeated_hour(
+    file: SourceFile, rows: Iterable[Row], results: Sequence[UnitResult], traces: dict[str, WriterTrace]
+) -> None:
+    """Put rows and last signs of life of the hour that came twice, at the end of summer time, where they belong."""
+    zone = results[0].context.clock.zone
+    if zone is UTC:
+        return
+    hour = RepeatedHour(zone)
+    for row in rows:
+        if row.get("timestamp") is not None:
+            row["timestamp"] = row["last_timestamp"] = hour.placed(row["writer"], row["timestamp"])
+    last = {row["writer"]: row["byte_offset"] for row in rows}
+    for trace in traces.values():
+        writer = writer_key(file.name, trace.key)
+        if trace.last_ns is not None and trace.last_stamp_offset >= last.get(writer, -1):
+            trace.last_ns = hour.placed(writer, trace.last_ns)
 
 
 def _inherit(rows: list[Row]) -> list[Row]:

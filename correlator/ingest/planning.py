@@ -17,6 +17,7 @@ from correlator.envelopes.file_context import (
 )
 from correlator.events import Pattern
 from correlator.ingest.work import Limits, Unit
+from correlator.path_claims import path_day_ns
 from correlator.reading import iter_bytes
 from correlator.timestamps import Clock, dated_stamps_ns
 
@@ -101,8 +102,18 @@ def judge_job(files: Sequence[SourceFile], job: JobContext) -> JobContext:
     if dated:
         dated.sort()
         return replace(job, reference_ns=dated[len(dated) // 2])
+    days = sorted(day for file in files if (day := path_day_ns(_stated_path(file))) is not None)
+    if days:
+        return replace(job, reference_ns=days[len(days) // 2])
     # One reference for all, so that files without a year do not fall into different ones.
     return replace(job, reference_ns=max(file.mtime_ns for file in files), reference_is_latest=True)
+
+
+def _stated_path(file: SourceFile) -> str:
+    """The file's name, behind that of the folder which was named as the place of the logs."""
+    whole = file.path.as_posix()
+    above = whole.removesuffix(f"/{file.name}") if file.spool is None else whole
+    return f"{above.rpartition('/')[2]}/{file.name}" if above != whole else file.name
 
 
 def plan_units(files: Sequence[SourceFile]) -> list[Unit]:
