@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,35 +54,35 @@ def run(
         from correlator.web.settings import LOOPBACK_NAMES, Settings
     except ImportError as error:
         raise UsageError(f"serve needs the extra `web`: pip install 'rank-correlator[web]' ({error.name})") from None
-    listening = _listen(host, port)
-    loopback = _is_loopback(listening)
-    secret = _token(needed=token or not loopback)
-    settings = Settings(
-        roots=tuple(map(_folder, logdirs or [])),
-        token=secret,
-        hosts=LOOPBACK_NAMES if loopback else None,
-        max_upload=max_upload << 20,
-        max_disk=max_disk << 20,
-        time_limit=time_limit,
-        parallel=parallel or os.cpu_count() or 1,
-        keep=_folder(keep) if keep is not None else None,
-        timezone=timezone,
-    )
+    roots, kept = tuple(map(_folder, logdirs or [])), _folder(keep) if keep is not None else None
     if certificate is not None and not Path(certificate).is_file():
         raise UsageError(f"--certificate {certificate} is no file")
-    config = uvicorn.Config(
-        make_app(settings), log_level="warning", access_log=False, server_header=False, proxy_headers=False,
-        ssl_certfile=certificate, lifespan="on", timeout_graceful_shutdown=2,
-    )  # fmt: skip
-    scheme = "http" if certificate is None else "https"
-    write_stdout(f"{scheme}://{_shown(listening)}/\n")
-    if secret is not None and TOKEN_VARIABLE not in os.environ:
-        write_stdout(f"token: {secret}\n")
-    if not loopback and certificate is None:
-        write_stderr(
-            "correlator: the connection is not encrypted; --certificate FILE, or ssh -L and no --host, mends it\n"
+    with _listen(host, port) as listening:
+        loopback = _is_loopback(listening)
+        secret = _token(needed=token or not loopback)
+        settings = Settings(
+            roots=roots,
+            token=secret,
+            hosts=LOOPBACK_NAMES if loopback else None,
+            max_upload=max_upload << 20,
+            max_disk=max_disk << 20,
+            time_limit=time_limit,
+            parallel=parallel or os.cpu_count() or 1,
+            keep=kept,
+            timezone=timezone,
         )
-    uvicorn.Server(config).run(sockets=[listening])
+        config = uvicorn.Config(
+            make_app(settings), log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            ssl_certfile=certificate, lifespan="on", timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        write_stdout(f"{'https' if certificate else 'http'}://{_shown(listening)}/\n")
+        if secret is not None and TOKEN_VARIABLE not in os.environ:
+            write_stdout(f"token: {secret}\n")
+        if not loopback and certificate is None:
+            write_stderr(
+                "correlator: the connection is not encrypted; --certificate FILE or an ssh tunnel mends that\n"
+            )
+        uvicorn.Server(config).run(sockets=[listening])
     return 0
 
 
@@ -93,10 +94,9 @@ def _listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"cannot listen on {host or 'no address'} port {port}: {why}; --port 0 takes any free one"
-        ) from None
+        why = getattr(error, "strerror", None) or str(error)
+        hint = "; --port 0 takes any free one" if getattr(error, "errno", None) == errno.EADDRINUSE else ""
+        raise UsageError(f"cannot listen on {host or 'no address'} port {port}: {why}{hint}") from None
 
 
 def _is_loopback(listening: socket.socket) -> bool:

@@ -30,6 +30,7 @@ def make_app(settings: Settings) -> ASGIApp:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.jobs = Jobs(settings)
+        await app.state.jobs.prepare()
         sweeper = asyncio.create_task(app.state.jobs.sweep())
         try:
             yield

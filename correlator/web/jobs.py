@@ -56,11 +56,20 @@ class Jobs:
         self._top = Path(tempfile.mkdtemp(prefix="correlator-serve-")).resolve()
         self._jobs: dict[str, Job] = {}
         self._slots = asyncio.Semaphore(settings.parallel)
+        self._spare: asyncio.subprocess.Process | None = None
+        self._preparing = asyncio.Lock()
+        self._closed = False
 
     @property
     def unfinished(self) -> int:
         """How many run or wait."""
         return sum(not job.done.is_set() for job in self._jobs.values())
+
+    async def prepare(self) -> None:
+        """Has a worker at hand, so that the next diagnosis need not wait until everything is loaded."""
+        async with self._preparing:
+            if self._spare is None and not self._closed:
+                self._spare = await _start_worker()
 
     def new(self) -> Job:
         """A job that waits for its order. Raises Busy when too many do."""
@@ -112,8 +121,12 @@ class Jobs:
 
     async def close(self) -> None:
         """Ends all that runs and removes everything."""
+        self._closed = True
         for job in list(self._jobs.values()):
             await self.forget(job)
+        if self._spare is not None:
+            _end(self._spare)
+            await self._spare.wait()
         shutil.rmtree(self._top, ignore_errors=True)
 
     async def _run(self, job: Job) -> None:
@@ -132,19 +145,15 @@ class Jobs:
     async def _work(self, job: Job) -> results.Failure | None:
         """Runs the worker to its end or to a limit; gives why there is no result."""
         settings = self._settings
-        temporary = job.folder / "tmp"
+        temporary = job.folder / results.TEMPORARY
         temporary.mkdir(exist_ok=True)
-        process = await asyncio.create_subprocess_exec(
-            # -P: no module is taken from the folder that the server was started in.
-            *(sys.executable, "-P", "-m", "correlator.web.worker", str(job.folder)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "TMPDIR": str(temporary)},
-            start_new_session=True,
-        )
-        assert job.started is not None
+        process, self._spare = self._spare, None
+        if process is None or process.returncode is not None:
+            process = await _start_worker()
+        assert job.started is not None and process.stdin is not None
         try:
+            process.stdin.write(f"{job.folder}\n".encode())
+            process.stdin.close()
             while True:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), _LOOK_EVERY)
@@ -157,11 +166,23 @@ class Jobs:
             _end(process)
             await process.wait()
             await asyncio.to_thread(shutil.rmtree, temporary, True)
+            await self.prepare()
         if (said := job.folder / results.FAILURE).exists():
             return msgspec.json.decode(said.read_bytes(), type=results.Failure)
         if not (job.folder / results.VIEW).exists():
             return results.Failure("internal error: the diagnosis ended without an answer", 500)
         return None
+
+
+async def _start_worker() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        # -P: no module is taken from the folder that the server was started in.
+        *(sys.executable, "-P", "-m", "correlator.web.worker"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _end(process: asyncio.subprocess.Process) -> None:

@@ -12,7 +12,7 @@ from correlator.discovery import SourceFile
 from correlator.path_claims import PathClaims
 from correlator.rawtext import RawLines
 
-ORDER, SENT, SPOOL = "order.json", "sent", "unpacked"
+ORDER, SENT, SPOOL, TEMPORARY = "order.json", "sent", "unpacked", "tmp"
 REPORT, DIAGNOSIS, MARKDOWN, VIEW, FAILURE = "report.html", "diagnosis.json", "report.md", "view.json", "failure.json"
 
 

@@ -1,23 +1,34 @@
-"""One diagnosis in a process of its own: ``python -m correlator.web.worker FOLDER``.
+"""One diagnosis in a process of its own: ``python -m correlator.web.worker``.
 
-FOLDER holds the order; the results are written into it, the last one under its name only when all others are there.
-TMPDIR leads into it, so that what is unpacked goes with it.
+It reads the name of a folder from standard input, as soon as there is one to read: until then it is a spare, with
+everything loaded. The folder holds the order; the results are written into it, the last one under its name only when
+all others are there. Temporary files are made in it, so that what is unpacked goes with it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
 
+from correlator.diagnosis import to_json
 from correlator.errors import CorrelatorError
+from correlator.ingest.nothing import require_text
 from correlator.pipeline import Diagnosis, diagnose
+from correlator.report import sayings
+from correlator.report.html import render_html
+from correlator.report.markdown import render_markdown
+from correlator.report.safe import visible_json
+from correlator.signatures import by_id
 from correlator.web import results
 
 
 def main(folder: Path) -> None:
     """Runs the order that lies in ``folder``."""
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder / results.TEMPORARY)  # for this process and those it starts
     order = msgspec.json.decode((folder / results.ORDER).read_bytes(), type=results.Order)
     try:
         _run(folder, order)
@@ -29,12 +40,6 @@ def main(folder: Path) -> None:
 
 
 def _run(folder: Path, order: results.Order) -> None:
-    from correlator.diagnosis import to_json
-    from correlator.ingest.nothing import require_text
-    from correlator.report.html import render_html
-    from correlator.report.markdown import render_markdown
-    from correlator.report.safe import visible_json
-
     places = [Path(place) for place in order.places]
     found = diagnose(*places, timezone=order.timezone, confined=True)
     if not found.document.inputs.events:
@@ -46,9 +51,6 @@ def _run(folder: Path, order: results.Order) -> None:
 
 
 def _view(folder: Path, found: Diagnosis, places: list[Path]) -> results.View:
-    from correlator.report import sayings
-    from correlator.signatures import by_id
-
     document = found.document
     failed = document.verdict.class_ != "none"
     offsets = {(row.file, row.line): row.byte_offset for row in found.facts.rows}
@@ -96,4 +98,6 @@ def _put(path: Path, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    by_id()
+    if named := sys.stdin.readline().rstrip("\n"):  # nothing: the server ended
+        main(Path(named))
