@@ -32,6 +32,16 @@ def agree(text: str) -> str:
     return _ONE_STEP.sub(r"step \1 is", text)
 
 
+def inside(title: str) -> str:
+    """A title as it stands within a sentence: its first letter small, unless the first word is a name.
+
+    >>> inside("Errors on one GPU"), inside("NVLink hardware error")
+    ('errors on one GPU', 'NVLink hardware error')
+    """
+    first = title.partition(" ")[0]
+    return title if first[1:] != first[1:].lower() else title[:1].lower() + title[1:]
+
+
 def sentence(text: str) -> str:
     """``text`` with exactly one mark at its end.
 

@@ -89,6 +89,16 @@ def test_an_error_number_alone_never_meets_a_rule(tmp_path: Path, number: int) -
     assert made.decision.status != "meets-criteria"
 
 
+def test_a_log_that_is_silent_rules_nothing_out(tmp_path: Path) -> None:
+    """A kernel log may be cut to the driver's lines; an error of the firmware's processor may be the driver's."""
+    files = torchrun({0: iterations(30), 1: [], 2: [], 3: []}, {3: -6})
+    files[f"kern-{HOST}.log"] = xid(31.0, HOST, BUS, 119, "pid=4821, name=python3, Timeout waiting for RPC from GSP!")
+    _, case = bundle(write(tmp_path / "logs", files), tmp_path / "rma", node=HOST, pci=BUS)
+    standing = {cause.what: cause.standing for cause in case.excluded}
+    assert standing["driver and configuration"] == standing["storage"] == "no sign"
+    assert standing["power and cooling"] == "not shown" and standing["the application"] == "ruled out"
+
+
 def test_an_application_failure_is_no_hardware(tmp_path: Path) -> None:
     words = raises("ValueError: bad sample")
     diagnosis = diagnose(tmp_path / "logs", torchrun({0: iterations(3), 1: words, 2: [], 3: []}, {1: 1}))

@@ -80,25 +80,46 @@ def test_any_changed_byte_of_a_zip_is_found(made: Path, data: st.DataObject) -> 
     assert not verify_bundle(changed).is_sound
 
 
-@pytest.mark.parametrize("change", ["file gone", "file more", "tag file more", "cut", "renamed", "row of custody gone"])
-def test_other_changes_are_found(made: Path, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("file gone", ["data/excerpts/E001.txt is gone"]),
+        ("file more", ["data/notes.txt is not in manifest-sha256.txt"]),
+        ("tag file more", ["note.txt is not in tagmanifest-sha256.txt"]),
+        ("cut", ["data/excerpts/E001.txt was changed"]),
+        ("renamed", ["data/excerpts/E001.txt is gone", "data/excerpts/E001b.txt is not in manifest-sha256.txt"]),
+        ("row of custody gone", ["custody.jsonl was changed"]),
+        ("manifest in another order", ["manifest-sha256.txt is not written as this tool writes it"]),
+    ],
+)
+def test_other_changes_are_found_and_the_file_is_named(
+    made: Path, tmp_path: Path, change: str, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     bag = tmp_path / "rma"
     shutil.copytree(made / "rma", bag)
-    excerpt = bag / "data/excerpts/E001.txt"
+    excerpt, custody, manifest = bag / "data/excerpts/E001.txt", bag / "custody.jsonl", bag / "manifest-sha256.txt"
     if change == "file gone":
         excerpt.unlink()
     elif change == "file more":
-        (bag / "data/excerpts/E999.txt").write_text("smuggled\n")
+        (bag / "data/notes.txt").write_text("smuggled\n")
     elif change == "tag file more":
         (bag / "note.txt").write_text("smuggled\n")
     elif change == "cut":
         excerpt.write_bytes(excerpt.read_bytes()[:-3])
     elif change == "renamed":
         excerpt.rename(bag / "data/excerpts/E001b.txt")
-    else:
-        custody = bag / "custody.jsonl"
+    elif change == "row of custody gone":
         custody.write_bytes(b"".join(custody.read_bytes().splitlines(keepends=True)[1:]))
+    else:
+        manifest.write_bytes(b"".join(reversed(manifest.read_bytes().splitlines(keepends=True))))
     assert main(["bundle", "verify", str(bag)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [text for text in said if f"WRONG: {text}" not in lines] == []
+
+
+def test_a_folder_with_another_name_is_the_same_bag(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "rma", tmp_path / "case 4711")
+    assert main(["bundle", "verify", str(tmp_path / "case 4711")]) == 0
 
 
 def test_excerpts_are_compared_with_the_logs(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

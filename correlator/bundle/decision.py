@@ -16,6 +16,7 @@ from correlator.bundle.matching import Match, load_data, matching, sign_of
 from correlator.bundle.model import Criterion, CriterionStatus, Decision, FactGroup, Missing, PartKind, Test
 from correlator.bundle.subject import Subject
 from correlator.diagnosis import Document
+from correlator.phrases import inside
 from correlator.records import Row
 
 #: Lines shown of one rule.
@@ -69,7 +70,7 @@ def decide(
             [],
         )
     missing = _missing(live, tests, subject, identity)
-    shown = [criterion.title.lower() for criterion in live if criterion.status == "shown"]
+    shown = [inside(criterion.title) for criterion in live if criterion.status == "shown"]
     words = f"shown: {', '.join(shown)}" if shown else "no rule is shown by the logs so far"
     listed = ", ".join(dict.fromkeys(entry.what for entry in missing)) or "nothing that could be named"
     return Decision(
@@ -113,7 +114,7 @@ def _missing(
     asked: dict[str, str] = {}
     for criterion in live:
         for name in criterion.unconfirmed:
-            asked.setdefault(name, f"asked for by the rule '{criterion.title.lower()}'")
+            asked.setdefault(name, f"asked for by the rule '{inside(criterion.title)}'")
     for test in tests:
         if test.id in _ALWAYS:
             asked.setdefault(test.name, "asked for with every return")

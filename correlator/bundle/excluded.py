@@ -1,4 +1,4 @@
-"""What else it could have been, and what the logs say about each: ruled out, spoken for, or not shown."""
+"""What else it could have been, and what the logs say: ruled out, spoken for, no sign of it, or not shown."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def _judged(cause: _Cause, about: Sequence[Row], on_node: Sequence[Row], kinds: 
     if found := [row for row in matching(on_node, cause.speaks) if row.severity != "info"]:
         return Excluded(cause.what, "speaks for it", cause.spoken, Place(found[0].file, found[0].line))
     if kinds.intersection(cause.quiet_in):
-        return Excluded(cause.what, "ruled out", cause.quiet)
+        return Excluded(cause.what, "no sign", cause.quiet)
     return Excluded(cause.what, "not shown", cause.open)

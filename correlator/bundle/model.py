@@ -22,7 +22,8 @@ DecisionStatus = Literal["meets-criteria", "insufficient", "not-hardware"]
 CriterionStatus = Literal["met", "shown", "suggested", "contradicted"]
 #: ``fault``: done, and it found one. ``passed``: done, nothing found. ``done``: done; it has no result of its own.
 TestStatus = Literal["fault", "passed", "done", "not done"]
-Standing = Literal["ruled out", "speaks for it", "not shown"]
+#: Of another cause. ``no sign``: a log at hand in which it would have shown is silent, which rules nothing out.
+Standing = Literal["ruled out", "speaks for it", "no sign", "not shown"]
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ _STATUS_WORDS = {
     "insufficient": "Insufficient for a return",
     "not-hardware": "Not a hardware case",
 }
-_STANDING_ORDER = {"speaks for it": 0, "not shown": 1, "ruled out": 2}
+_STANDING_ORDER = {"speaks for it": 0, "not shown": 1, "no sign": 2, "ruled out": 3}
 #: Excerpts and lines of each that the page shows; the bag holds all.
 _EXCERPTS, _LINES = 14, 24
 

@@ -73,7 +73,9 @@ def _check_seal(path: Path, report: Report) -> None:
     data = path.read_bytes()
     body, seal = data[:-SEAL_LENGTH], data[-SEAL_LENGTH:]
     if seal != SEAL + hashlib.sha256(body).hexdigest().encode():
-        report.problems.append(f"{path.name}: the seal at the end of the zip file does not fit its bytes")
+        report.problems.append(
+            f"{path.name}: the seal at the end of the zip file does not fit its bytes; it was changed or packed anew"
+        )
     else:
         report.checked.append("the seal of the zip file")
 
@@ -130,8 +132,8 @@ def _check_bag(bag: Path, report: Report) -> None:
     payload = {name: data for name, data in contents.items() if name.startswith("data/")}
     tags = {name: data for name, data in contents.items() if name not in payload and name != TAG_MANIFEST}
     for name, own in ((MANIFEST, payload), (TAG_MANIFEST, tags)):
-        if name in contents and contents[name] != manifest_of(own):
-            report.problems.append(f"{name} is not the manifest of the files that are there")
+        if name in contents:
+            report.problems += _differences(name, contents[name], manifest_of(own))
     report.checked.append(f"{len(payload)} payload files and {len(tags) + 1} tag files against their digests")
     if custody.FILE in contents:
         steps, problems = custody.read_chain(contents[custody.FILE])
@@ -141,6 +143,23 @@ def _check_bag(bag: Path, report: Report) -> None:
             report.problems.append(f"{custody.FILE}: the last row is not about this payload")
         report.checked.append(f"{len(steps)} rows of the chain of custody")
     _check_case(payload, report)
+
+
+def _differences(manifest: str, written: bytes, right: bytes) -> list[str]:
+    """What became of each file since the manifest was written; that the manifest itself is wrong where none differs."""
+    if written == right:
+        return []
+    then, now = _digests(written), _digests(right)
+    found = [f"{name} is gone" for name in sorted(then.keys() - now.keys())]
+    found += [f"{name} is not in {manifest}" for name in sorted(now.keys() - then.keys())]
+    found += [f"{name} was changed" for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
+    return found or [f"{manifest} is not written as this tool writes it"]
+
+
+def _digests(manifest: bytes) -> dict[str, str]:
+    """Names and digests of a manifest, which may be damaged."""
+    lines = (line.partition("  ") for line in manifest.decode(errors="replace").split("\n") if line)
+    return {name: digest for digest, _, name in lines}
 
 
 def _check_by_library(bag: Path, report: Report) -> None:

@@ -123,5 +123,6 @@ def verify(
         write_stdout(f"not checked: {text}\n")
     for text in report.problems:
         write_stdout(f"WRONG: {text}\n")
-    write_stdout(f"{bundle}: {'sound' if report.is_sound else f'{len(report.problems)} problems'}\n")
+    found = len(report.problems)
+    write_stdout(f"{bundle}: {'sound' if not found else '1 problem' if found == 1 else f'{found} problems'}\n")
     return 0 if report.is_sound else 1
