@@ -108,6 +108,24 @@ def test_scripts_that_call_scripts_and_shells(tmp_path: Path) -> None:
     assert rules(examine(scripts=[text])) == ["rendezvous-loopback"]
 
 
+def test_text_for_a_shell_of_which_a_part_cannot_be_known(tmp_path: Path, capsys: Capture) -> None:
+    """`bash -c "$CMD"` with an address that only the job knows: the rest is checked, the address is not."""
+    lines = [
+        "HEAD=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)",
+        'CMD="torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint $HEAD:29500"',
+        'srun -N 2 bash -c "$CMD pretrain_gpt.py --tensor-model-parallel-size 3 --num-layers 6"',
+    ]
+    report = examine(scripts=[script(tmp_path, "\n".join(lines))])
+    assert "world-size-divisible" in rules(report)
+    unchecked = {rule: one.why for one in report.not_checked for rule in one.rules}
+    assert unchecked["rendezvous-address"].startswith("$(scontrol show hostnames")
+    assert "CORRELATOR_UNKNOWN" not in str(report)
+    quoted = script(tmp_path, "srun -N 2 bash -c \"torchrun --nnodes 2 t.py --name '$RUN_NAME'\"")
+    assert main(["preflight", "--script", str(quoted)]) == 2
+    error = capsys.readouterr().err
+    assert "text for the shell is not known: $RUN_NAME is not set" in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("command", "rule"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from correlator.preflight.check import derive
-from correlator.preflight.conditions import names_in, parse
+from correlator.preflight.conditions import divisors, parse
 from correlator.preflight.model import Finding, Unknown
 from correlator.preflight.rules import Rule, check_rule, example_facts, load_rules
 from correlator.signatures import by_id
@@ -42,11 +42,21 @@ def test_its_entry_exists(rule: Rule) -> None:
 
 
 @each_rule
-def test_one_unknown_value_is_never_a_finding_nor_a_pass(rule: Rule) -> None:
+def test_an_unknown_value_is_never_a_finding(rule: Rule) -> None:
     """With every value that its first example states unknown, a rule does not decide."""
     values = {name: Unknown(f"${name} is not set") for name in rule.fires[0] if name in rule.names()}
     if values:
         assert not isinstance(said(rule, {**rule.fires[0], **values}), Finding)
+
+
+def test_a_size_that_is_proposed_fits_the_other_sizes_that_are_known() -> None:
+    assert divisors(12, 16, 8) == "1, 2, 4"
+    assert divisors(12, None, Unknown("$N is not set")) == "1, 2, 3, 4, 6, 12"
+    (rule,) = (rule for rule in RULES if rule.id == "heads-divisible")
+    asked = {"num_attention_heads": 12, "tensor_model_parallel_size": 8, "world_size": 16}
+    for ranks, sizes in ((16, "1, 2, 4"), (Unknown("$N is not set"), "1, 2, 3, 4, 6, 12")):
+        finding = said(rule, {**asked, "world_size": ranks})
+        assert isinstance(finding, Finding) and finding.fix == f"TP one of {sizes}"
 
 
 @each_rule
@@ -54,4 +64,3 @@ def test_its_conditions_are_expressions(rule: Rule) -> None:
     for text in (rule.wrong, *rule.let.values()):
         parse(text)
     assert rule.names(), "a rule that looks at nothing"
-    assert all(names_in(text) is not None for text in rule.let.values())

@@ -34,9 +34,10 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 _EQUALITY = (ast.Eq, ast.NotEq)
 
 
-def divisors(number: int, most: int = 64) -> str:
-    """The divisors of ``number`` up to ``most``, for a sentence."""
-    return ", ".join(str(n) for n in range(1, min(number, most) + 1) if number % n == 0)
+def divisors(number: int, *others: Any) -> str:
+    """The divisors of ``number`` up to 64, for a sentence; of ``others``, those that are known are divided as well."""
+    known = [other for other in others if isinstance(other, int) and other > 0]
+    return ", ".join(str(n) for n in range(1, min(number, 64) + 1) if not any(one % n for one in (number, *known)))
 
 
 def multiples_near(number: int, of: int) -> str:
@@ -116,7 +117,10 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             test = _value(node.test, lookup)
             return test if isinstance(test, Unknown) else _value(node.body if test else node.orelse, lookup)
         case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS and not node.keywords:
-            return _apply(FUNCTIONS[name], *(_value(item, lookup) for item in node.args))
+            values = [_value(item, lookup) for item in node.args]
+            if name == "divisors":  # a size that is not known narrows nothing
+                return _apply(lambda number: divisors(number, *values[1:]), values[0])
+            return _apply(FUNCTIONS[name], *values)
     raise SyntaxError(f"not allowed in a condition: {ast.unparse(node)}")
 
 

@@ -61,7 +61,8 @@ def gather(
     for config in configs:
         _of_config(Path(config), found)
     if not found.facts:
-        raise UsageError("nothing to check: " + ("no launch command was found in it" if scripts else _ASKED))
+        why = "; ".join(["no launch command was found in it", *found.notes]) if scripts else _ASKED
+        raise UsageError(f"nothing to check: {why}")
     return found
 
 
@@ -159,16 +160,18 @@ def _of_slurm(layers: Sequence[Layer]) -> dict[str, Word]:
 def _of_launch(launch: Launch, folder: Path, script: Script | None, found: Gathered, depth: int) -> None:
     """Facts of a launch, or of what the script or shell text in it launches."""
     if launch.shell_text is not None:
-        text = launch.shell_text.text
+        text, held = _with_stand_ins(launch.shell_text)
         if text is None:
             unknown = launch.shell_text.unknown
             why = unknown.why if unknown else ""
             found.notes.append(f"{_where(launch.place)}: text for the shell is not known: {why}")
             return
-        inner = read_script(text.encode(), launch.place.file, dict(launch.environment), launch.arguments[1:])
+        given = {**launch.environment, **held}
+        inner = read_script(text.encode(), launch.place.file, given, launch.arguments[1:])
         for one in inner.commands:
             piped, output = one.piped or launch.piped, (*launch.files, *one.files)
-            command = Command(one.words, one.environment, launch.place, output, piped)
+            environment = {name: word for name, word in one.environment.items() if name not in held}
+            command = Command(one.words, environment, launch.place, output, piped)
             again = take_apart(command, launch.layers)
             if again is not None and _is_launch(again) and depth < _DEEPEST:
                 _of_launch(again, folder, script, found, depth + 1)
@@ -192,6 +195,26 @@ def _of_launch(launch: Launch, folder: Path, script: Script | None, found: Gathe
         if name in options:
             _named_config(options[name].value, framework, facts, folder, script, found)
     found.facts.append(facts)
+
+
+def _with_stand_ins(text: Word) -> tuple[str | None, dict[str, Word]]:
+    """Text for a shell in which a variable stands for each piece that is not known, and those variables.
+
+    None where not even the command is known, or where single quotes keep a variable from being read as one.
+    """
+    if not text.start.strip():
+        return None, {}
+    held: dict[str, Word] = {}
+    known = ""
+    for number, piece in enumerate(text.pieces):
+        if isinstance(piece, Unknown):
+            if known.count("'") % 2:
+                return None, {}
+            name = f"CORRELATOR_UNKNOWN_{number}"
+            held[name] = Word((piece,))
+            piece = f"${{{name}}}"
+        known += piece
+    return known, held
 
 
 def _where(place: Place) -> str:
