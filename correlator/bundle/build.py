@@ -6,13 +6,11 @@ Choose the part; gather what the logs say about it; judge it; cut the lines and 
 from __future__ import annotations
 
 import getpass
-import hashlib
 import platform
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,6 +25,7 @@ from correlator.bundle.identity import identity_of, software_of, vendor_of
 from correlator.bundle.labels import labels_of
 from correlator.bundle.model import SCHEMA_ID, Case, Decision, Head, RedactionRecord
 from correlator.bundle.page import render_page
+from correlator.bundle.papers import digest_of, json_bytes, readme_of, statement_of
 from correlator.bundle.placeholders import Placeholders, read_map, write_map
 from correlator.bundle.redaction import Redactor, kinds_at
 from correlator.bundle.sources import Sources, UnreadableSource
@@ -105,10 +104,10 @@ def write_bundle(diagnosis: Diagnosis, target: Path, options: Options) -> Bundle
     chain.add("cut", {c.excerpt.path: c.excerpt.sha256 for c in content.cuts}, "excerpts, masked as the case says")
     attached = {a.attachment.path: a.attachment.sha256 or "" for a in content.attached if a.attachment.path}
     chain.add("attach", attached, "raw diagnostic files, masked as the case says")
-    chain.add("decide", {"case.json": _digest(content.payload["case.json"])}, case.decision.status)
+    chain.add("decide", {"case.json": digest_of(content.payload["case.json"])}, case.decision.status)
 
     def tags(manifest: bytes) -> dict[str, bytes]:
-        chain.add("packed", {MANIFEST: _digest(manifest)}, f"{len(content.payload)} files")
+        chain.add("packed", {MANIFEST: digest_of(manifest)}, f"{len(content.payload)} files")
         rows = chain.to_bytes()
         # Who it was stands there as given; everything else is masked.
         _check_masked({custody.FILE: rows.replace(who.encode(), b"")}, content.redactor)
@@ -191,7 +190,7 @@ def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders
     payload: dict[str, bytes] = {}
     table = timeline_table(diagnosis.table, rows, redactor)
     payload["timeline.csv"], payload["timeline.parquet"] = to_csv(table), to_parquet(table)
-    payload["diagnosis.json"] = _json(redactor.data(msgspec.to_builtins(document)))
+    payload["diagnosis.json"] = json_bytes(redactor.data(msgspec.to_builtins(document)))
     graph = diagnosis.graph
     if len(graph):
         masked_graph = graph.copy()
@@ -249,11 +248,11 @@ def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders
     )
     case = msgspec.convert(redactor.data(msgspec.to_builtins(case)), Case)
     case.redaction.values = redactor.counts() if placeholders.kinds else {}
-    payload["case.json"] = _json(msgspec.to_builtins(case))
+    payload["case.json"] = json_bytes(msgspec.to_builtins(case))
     page_cuts = [(excerpt, cut.text) for excerpt, cut in zip(excerpts, cuts, strict=True)]
     payload["report.html"] = render_page(case, page_cuts, payload.get("cascade.svg", b"")).encode()
-    payload["README.md"] = _readme(case).encode()
-    payload["statement.json"] = _statement(payload, case)
+    payload["README.md"] = readme_of(case).encode()
+    payload["statement.json"] = statement_of(payload, case)
     _check_masked(payload, redactor)
     digests = {redactor.text(name): digest for name, digest in digests.items()}
     return case, _Content(payload, cuts, attached, digests, problems, decision, redactor)
@@ -282,48 +281,7 @@ def _check_masked(payload: dict[str, bytes], redactor: Redactor) -> None:
 
 
 def _case_id(part: str, digests: dict[str, str]) -> str:
-    sum_ = hashlib.sha256(msgspec.json.encode([part, sorted(digests.items())])).hexdigest()
-    return f"case-{sum_[:12]}"
-
-
-def _json(value: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _statement(payload: dict[str, bytes], case: Case) -> bytes:
-    """An in-toto statement (version 1, unsigned) over the case, the excerpts and the diagnosis."""
-    subjects: Sequence[str] = ("case.json", "diagnosis.json", "excerpts.jsonl", "timeline.csv")
-    return _json(
-        {
-            "_type": "https://in-toto.io/Statement/v1",
-            "subject": [{"name": name, "digest": {"sha256": _digest(payload[name])}} for name in subjects],
-            "predicateType": "https://in-toto.io/attestation/test-result/v0.1",
-            "predicate": {
-                "result": "FAILED" if case.decision.status == "meets-criteria" else "WARNED",
-                "configuration": [],
-                "failedTests": [test.title for test in case.tests if test.status == "fault"],
-                "passedTests": [test.title for test in case.tests if test.status == "passed"],
-            },
-        }
-    )
-
-
-def _readme(case: Case) -> str:
-    return (
-        f"{case.case_id}\n\n{case.decision.headline}\n\n"
-        "report.html     for people; prints to a clean PDF\n"
-        "case.json       the same for programs: decision, identity, tests, what was ruled out\n"
-        "diagnosis.json  what failed first in the job and why\n"
-        "timeline.csv    all about the part and its node in one time (also .parquet); cascade.svg is its picture\n"
-        "excerpts/       lines that carry the case; excerpts.jsonl has file, lines, byte offset and digests\n"
-        "attachments/    raw diagnostic files\n\n"
-        "Beside data/: custody.jsonl (who did what when), manifests (BagIt, RFC 8493, SHA-256).\n"
-        "`correlator bundle verify` or any BagIt validator checks it.\n"
-    )
+    return f"case-{digest_of(msgspec.json.encode([part, sorted(digests.items())]))[:12]}"
 
 
 def _user() -> str:

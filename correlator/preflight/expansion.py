@@ -5,26 +5,19 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from correlator.preflight.model import Unknown, Word, join
+from correlator.preflight.scope import Held, Scope
 from correlator.untrusted import read_number
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-#: A variable: one word, or the words of an array.
-Held = Word | tuple[Word, ...]
-
 #: Characters of one expanded word; a script that doubles a variable again and again is stopped here.
 _LONGEST_WORD, _MOST_PIECES = 1 << 16, 256
 _MOST_WORDS = 4096
 _ESCAPE = re.compile(r"\\(\n|.)", re.S)
-_SPECIAL = {
-    "?": "an exit code", "$": "a process id", "!": "a process id", "0": "the script's own name", "-": "shell options",
-    "_": "a word of the last command", "RANDOM": "a random number", "HOSTNAME": "the host's name",
-}  # fmt: skip
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul,
     "/": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1),  # towards zero, as the shell does
@@ -32,65 +25,27 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-@dataclass
-class Scope:
-    """Variables as the walk has left them. ``arguments``: those of the script or of the function."""
-
-    script: str
-    variables: dict[str, Held]
-    exported: set[str]
-    arguments: list[Word]
-    arrays: dict[str, dict[str, Word]] = field(default_factory=dict)
-
-    def copy(self) -> Scope:
-        """A scope of its own for a branch."""
-        return replace(
-            self, variables=dict(self.variables), exported=set(self.exported), arguments=list(self.arguments)
-        )
-
-    def unset(self, name: str) -> None:
-        """Forgets a variable."""
-        self.variables.pop(name, None)
-        self.exported.discard(name)
-
-    def get(self, name: str) -> Held:
-        """The value of ``$name``; unknown where nothing in the script says it."""
-        if name in ("@", "*"):
-            return tuple(self.arguments)
-        if name == "#":
-            return Word((str(len(self.arguments)),))
-        if name.isdecimal() and 0 < int(name[:9]) <= len(self.arguments):
-            return self.arguments[int(name[:9]) - 1]
-        if name in self.variables:
-            return self.variables[name]
-        if name.isdecimal() and name != "0":
-            return Word((Unknown(f"${name}: no such argument is given to {self.script}"),))
-        if name in _SPECIAL:
-            return Word((Unknown(f"${name} is {_SPECIAL[name]}"),))
-        by_slurm = " (Slurm sets it in the job)" if name.startswith("SLURM_") else ""
-        return Word((Unknown(f"${name} is not set in {self.script}{by_slurm}"),))
-
-    def assign(self, node: Node, exported: bool) -> None:
-        """Takes in ``NAME=value``, ``NAME+=value``, ``NAME=(…)``; elements of arrays are not followed."""
-        target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if target is None or not target.text:
-            return
-        name = _text(target)
-        if target.type == "subscript":
-            array = _text(target.named_children[0])
-            self.variables[array] = Word((Unknown(f"elements of {array} are set one by one"),))
-            return
-        more = any(child.type == "+=" for child in node.children)
-        held: Held
-        if value is None:
-            held = Word(())
-        elif value.type == "array":
-            held = tuple(word for child in value.named_children for word in expand(child, self))[:_MOST_WORDS]
-        else:
-            held = _bounded(join(_pieces(value, self, quoted=True)))
-        self.variables[name] = _appended(self.variables.get(name), held) if more else held
-        if exported:
-            self.exported.add(name)
+def assign(scope: Scope, node: Node, exported: bool) -> None:
+    """Takes in ``NAME=value``, ``NAME+=value``, ``NAME=(…)``; elements of arrays are not followed."""
+    target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+    if target is None or not target.text:
+        return
+    name = _text(target)
+    if target.type == "subscript":
+        array = _text(target.named_children[0])
+        scope.variables[array] = Word((Unknown(f"elements of {array} are set one by one"),))
+        return
+    more = any(child.type == "+=" for child in node.children)
+    held: Held
+    if value is None:
+        held = Word(())
+    elif value.type == "array":
+        held = tuple(word for child in value.named_children for word in expand(child, scope))[:_MOST_WORDS]
+    else:
+        held = _bounded(join(_pieces(value, scope, quoted=True)))
+    scope.variables[name] = _appended(scope.variables.get(name), held) if more else held
+    if exported:
+        scope.exported.add(name)
 
 
 def _appended(old: Held | None, new: Held) -> Held:
@@ -100,33 +55,6 @@ def _appended(old: Held | None, new: Held) -> Held:
         parts = (old if isinstance(old, tuple) else (old,)) + (new if isinstance(new, tuple) else (new,))
         return parts[:_MOST_WORDS]
     return _bounded(join([*old.pieces, *new.pieces]))
-
-
-def merge(scope: Scope, ends: Sequence[Scope], line: int) -> None:
-    """Behind a branching: what every way leaves alike stays, the rest is unknown."""
-    names = dict.fromkeys(name for end in ends for name in end.variables)
-    for name in names:
-        held = [end.variables.get(name) for end in ends]
-        if all(one == held[0] for one in held):
-            if held[0] is not None:
-                scope.variables[name] = held[0]
-            continue
-        why = Unknown(f"${name} depends on the branch of line {line}", _options_in(held))
-        scope.variables[name] = Word((why,), many=any(isinstance(one, tuple) for one in held))
-    scope.exported |= {name for end in ends for name in end.exported}
-
-
-def _options_in(alternatives: Sequence[Held | None]) -> tuple[str, ...] | None:
-    """The options that stand in any of the values a variable may have; None where one of them is not known."""
-    found: dict[str, None] = {}
-    for held in alternatives:
-        for word in held if isinstance(held, tuple) else (held,) if held is not None else ():
-            if word.many and word.unknown:
-                return None
-            for part in (word.text or word.start).split():
-                if part.startswith("--"):
-                    found[part.partition("=")[0]] = None
-    return tuple(found) if all(held is not None for held in alternatives) else None
 
 
 def _text(node: Node) -> str:

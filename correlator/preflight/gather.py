@@ -12,10 +12,11 @@ from correlator.preflight import kubernetes
 from correlator.preflight.configs import read_bytes, read_config
 from correlator.preflight.expansion import words_of
 from correlator.preflight.facts import Facts, of_launch, value_of
+from correlator.preflight.frameworks import SIZES, framework_of, prefix_of, take_config
 from correlator.preflight.launch import DISTRIBUTED, Launch, Layer, take_apart
 from correlator.preflight.launch import take_options as take_layer
 from correlator.preflight.model import Place, Setting, Unknown, Value, Word
-from correlator.preflight.programs import known, read_arguments, take_nemo, take_options
+from correlator.preflight.programs import read_arguments, take_options
 from correlator.preflight.shell import Command, Script, directives_of, read_script
 
 #: Scripts that call scripts.
@@ -24,8 +25,6 @@ _DEEPEST = 5
 _CONFIG_OPTIONS = {
     "deepspeed": "deepspeed", "deepspeed_config": "deepspeed", "yaml_cfg": "megatron", "job.config_file": "torchtitan",
 }  # fmt: skip
-#: Sizes of a launch among the arguments that a program has parsed or printed.
-_SIZES = ("world_size", "nodes", "processes_per_node")
 _ASKED = "give --script, --config or, behind --, a launch command"
 
 
@@ -81,7 +80,7 @@ def _of_parsed(values: Mapping[str, Any], environment: Mapping[str, Word]) -> Fa
     }
     facts = Facts()
     take_options(options, facts)
-    for name in _SIZES:
+    for name in SIZES:
         if name in options:
             facts.settings[name] = options[name]
     for name, word in environment.items():
@@ -244,70 +243,16 @@ def _named_config(
     written = script.written.get(name) if script else None
     if written is not None and written[0].text is None:
         unknown = written[0].unknown
-        facts.hidden[_prefix(framework)] = unknown or Unknown(f"{name} is not known")
+        facts.hidden[prefix_of(framework)] = unknown or Unknown(f"{name} is not known")
         return
     path = _find(value, folder)
     if written is None and path is None:
-        facts.hidden[_prefix(framework)] = Unknown(f"{value} is not here to be read")
+        facts.hidden[prefix_of(framework)] = Unknown(f"{value} is not here to be read")
         found.notes.append(f"{value} is named in the launch and is not here to be read")
         return
     text = written[0].text or "" if written is not None else read_bytes(path or Path()).decode(errors="replace")
     for document in read_config(text, value):
         take_config(document, framework, facts)
-
-
-def _prefix(framework: str) -> str:
-    return {"deepspeed": "ds", "torchtitan": "tt"}.get(framework, "program")
-
-
-def framework_of(document: Mapping[str, Setting]) -> str | None:
-    """Whose configuration file a document is, by its keys."""
-    keys = set(document)
-    heads = {key.partition(".")[0] for key in keys}
-    if kubernetes.is_job(document):
-        return "kubernetes"
-    if "train_batch_size" in keys or "train_micro_batch_size_per_gpu" in keys or "zero_optimization" in heads:
-        return "deepspeed"
-    if (
-        heads & {"parallelism", "training"}
-        and heads & {"job", "model", "optimizer", "parallelism"}
-        and (
-            any(key.startswith("parallelism.") and key.endswith(("_degree", "schedule")) for key in keys)
-            or {"training.local_batch_size", "training.batch_size"} & keys
-        )
-    ):
-        return "torchtitan"
-    names = known()
-    if any(key.rpartition(".")[0] in names.nemo.roots and key.rpartition(".")[2] in names.nemo.marks for key in keys):
-        return "nemo" if heads & {"trainer", "exp_manager"} else "megatron"
-    if {"distributed_type", "num_processes", "compute_environment"} & keys:
-        return "accelerate"
-    return "megatron" if len(names.megatron.marks & {key.rpartition(".")[2] for key in keys}) >= 2 else None
-
-
-def take_config(document: Mapping[str, Setting], framework: str, facts: Facts) -> None:
-    """Puts a configuration file into the facts. What the command line says goes first."""
-    facts.frameworks.add(framework)
-    if framework == "nemo":
-        facts.program_names = known().megatron.names
-        take_nemo(dict(document), facts)
-    elif framework == "megatron":
-        flat = {key.rpartition(".")[2].replace("-", "_"): setting for key, setting in document.items()}
-        given = dict(facts.settings)
-        take_options(flat, facts)
-        for size in _SIZES:
-            if size in flat:
-                facts.settings.setdefault(size, flat[size])
-        facts.settings |= given
-    elif framework == "accelerate":
-        for key, size in (("num_processes", "world_size"), ("num_machines", "nodes")):
-            if key in document and not isinstance(facts.get(size), int):
-                facts.settings[size] = document[key]
-        for key, setting in document.items():
-            facts.settings[f"accelerate.{key}"] = setting
-    else:
-        for key, setting in document.items():
-            facts.settings.setdefault(f"{_prefix(framework)}.{key}", setting)
 
 
 def _of_config(path: Path, found: Gathered) -> None:

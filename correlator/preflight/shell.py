@@ -15,8 +15,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from correlator.errors import UsageError
-from correlator.preflight.expansion import Scope, expand, heredoc_text, merge
+from correlator.preflight.expansion import assign, expand, heredoc_text
 from correlator.preflight.model import Place, Unknown, Word
+from correlator.preflight.scope import Scope, merge
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -140,7 +141,7 @@ class _Walker:
             self.redirected(node, scope, depth)
         elif kind in ("variable_assignment", "variable_assignments"):
             for one in node.named_children if kind == "variable_assignments" else [node]:
-                scope.assign(one, exported=False)
+                assign(scope, one, exported=False)
         elif kind == "declaration_command":
             self.declaration(node, scope)
         elif kind == "unset_command":
@@ -217,7 +218,7 @@ class _Walker:
         exported = keyword == "export" or b"-x" in options
         for child in node.named_children:
             if child.type == "variable_assignment":
-                scope.assign(child, exported)
+                assign(scope, child, exported)
             elif child.type == "variable_name" and exported and child.text:
                 scope.exported.add(child.text.decode(errors="replace"))
 
@@ -256,9 +257,9 @@ class _Walker:
             if child.type == "variable_assignment":
                 # The grammar takes `A=1 B=2` and the command of the next line as one; the shell does not.
                 alone = self.ends_line(child) or any(self.ends_line(c) for c in _assignments_behind(node, child))
-                own.assign(child, exported=not alone)
+                assign(own, child, exported=not alone)
                 if alone:
-                    scope.assign(child, exported=False)
+                    assign(scope, child, exported=False)
             elif child.type == "command_name":
                 words += expand(child.named_children[0], scope) if child.named_children else []
             elif child.type not in ("file_redirect", "heredoc_redirect", "herestring_redirect", "comment"):
