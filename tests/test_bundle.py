@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import stat
 from pathlib import Path
 
 import pytest
-from joblogs import HOSTS, diagnose, gpu_off_the_bus, iterations, kernel, torchrun, write
+from joblogs import HOSTS, diagnose, gpu_off_the_bus, iterations, kernel, raises, torchrun, write
 
 from correlator.cli import main
 
@@ -59,6 +60,22 @@ def test_a_part_that_nothing_accuses_needs_force(tmp_path: Path, capsys: pytest.
     assert not bag.exists()
     assert main(["bundle", str(logs), "-o", str(bag), "--force"]) == 0
     assert "insisted" in (bag / "data/report.html").read_text()
+
+
+def test_the_timeline_gives_no_time_to_a_line_without_a_stamp(tmp_path: Path) -> None:
+    """It may have been written hours after the last stamped line: a stranger would take it for what came first."""
+    files = off_the_bus()
+    files["gpu-a017.log"] = [
+        "W0314 10:00:20.000000 4700 torch/distributed/run.py:793] a line with a stamp",
+        *raises("torch.distributed.DistBackendError: the peer is gone"),
+    ]
+    diagnose(tmp_path / "logs", files).bundle(tmp_path / "rma")
+    with (tmp_path / "rma/data/timeline.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    known = [row["event"] for row in rows if row["time"]]
+    assert known[:1] == ["kernel.gpu_identity"] and "kernel.xid" in known
+    assert [row["event"] for row in rows][: len(known)] == known, "rows without a time stand last"
+    assert {row["timestamp_basis"] for row in rows[len(known) :]} == {"inherited"}
 
 
 def test_from_python(logs: Path, tmp_path: Path) -> None:
