@@ -42,6 +42,16 @@ PEER_RESET = Pattern(
     ),
 )
 
+PEER_UNREACHABLE = Pattern(
+    event="gloo.peer_unreachable",
+    literals=(": Connection timed out", ": No route to host", ": Network is unreachable"),
+    regex=rf"{_BEGIN}\b(?P<call>[Rr]ead|[Ww]rite|readv|writev|recv|send)(?: error)? {_PEER}: "
+    r"(?P<reason>Connection timed out|No route to host|Network is unreachable)",
+    sample="RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Read error [10.0.0.18]:65174: "
+    "Connection timed out",
+    not_samples=("ssh: connect to host 10.0.0.18 port 22: Connection timed out",),
+)
+
 TIMEOUT = Pattern(
     event="gloo.timeout",
     literals=(" operation to complete", "Read timeout [", "Write timeout [", "Application timeout caused pair closure"),
@@ -80,4 +90,6 @@ LOOPBACK_FALLBACK = Pattern(
     "set the network interface to bind to with GLOO_SOCKET_IFNAME. (function operator())",
 )
 
-PARSER = Parser("gloo", (PEER_CLOSED, PEER_RESET, TIMEOUT, SIZE_MISMATCH, CONNECT_FAILED, LOOPBACK_FALLBACK))
+PARSER = Parser(
+    "gloo", (PEER_CLOSED, PEER_RESET, PEER_UNREACHABLE, TIMEOUT, SIZE_MISMATCH, CONNECT_FAILED, LOOPBACK_FALLBACK)
+)

@@ -31,6 +31,9 @@ _STATUS = (
     rf"rank ?\[{_PLACE.format('peer')}\] ?status ?\[(?P<what>[\w ]{{1,20}})\] ?by (?:informer )?rank ?"
     rf"\[{_PLACE.format('discoverer')}\]"
 )
+#: Whom the printer waits for and who it is itself, as numbers of the group; "unknown", "local" and -1 name nobody.
+_REMOTE = re.compile(r"from remote rank: ?\[(\d{1,7})\]")
+_GROUP_RANK = re.compile(r"\brankId\[(\d{1,7})\]")
 _ERROR = (
     r"^(?:\[PID: (?P<pid>\d+)\] \S{10,30} )?(?:\w{1,60}\()?(?P<code>E[IJ]00\d\d)\)?: "
     r"(?:\[PID: (?P<later_pid>\d+)\] \S{10,30} )?(?P<text>\S.*)$"
@@ -39,7 +42,12 @@ _ERROR = (
 
 def _error(match: re.Match[str]) -> Mapping[str, object]:
     fields = named(match)
-    return fields | {"pid": fields.pop("later_pid")} if "later_pid" in fields else fields
+    if "later_pid" in fields:
+        fields["pid"] = fields.pop("later_pid")
+    remote, own = _REMOTE.search(match["text"]), _GROUP_RANK.search(match["text"])
+    if remote and own:
+        fields |= {"waits_for": remote[1], "group_rank": own[1]}
+    return fields
 
 
 def _notice(match: re.Match[str]) -> Mapping[str, object] | None:

@@ -1,8 +1,9 @@
 """Lines of Horovod: stalled tensors with the ranks that did not submit them, and process ends.
 
 Emitted by: ``horovod/common/stall_inspector.cc`` (before 0.17 ``operations.cc``), ``horovod/runner/gloo_run.py``.
-Versions checked: 0.16 to 0.28. The stall report is written by the coordinator (rank 0), which waits: the ranks below
-``Missing ranks`` (older: ``Stalled ranks``) are those that are behind. ``missing_ranks`` are global ranks.
+Versions checked: 0.13 to 0.28. The stall report is written by the coordinator (rank 0), which waits: the ranks below
+``Missing ranks`` (older: ``Stalled ranks``) are those that are behind. ``missing_ranks`` are global ranks. 0.13
+lists those that did come instead: ``ready_ranks`` are all that offered any of the tensors.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from correlator.events import Found, Parser, Pattern
 
 _RANK_LINE = re.compile(r"^\s*(\d+)(!?): \[")
 _IN_OPERATION = re.compile(r"\[missing ranks: ([\d, ]+)\]")
+_READY = re.compile(r"\[ready ranks: ([\d, ]+)\]")
+
+
+def _numbers(pattern: re.Pattern[str], text: str) -> set[int]:
+    """All ranks of the lists that ``pattern`` finds in a line."""
+    return {int(n) for listed in pattern.findall(text) for n in re.findall(r"\d{1,7}", listed)}
 
 
 def _stall(lines: Sequence[str]) -> list[Found]:
@@ -23,10 +30,14 @@ def _stall(lines: Sequence[str]) -> list[Found]:
         return []
     waited = re.search(r"for more than (\d+) seconds", " ".join(lines[:3]))
     missing: list[str] = []
+    ready = _numbers(_READY, lines[0])
     shutdown = False
     last = 0
     for index, text in enumerate(lines[1:], 1):
-        if re.match(r"(?:Missing|Stalled) (?:ranks|ops):", text):
+        if there := _numbers(_READY, text):
+            ready |= there
+            last = index
+        elif re.match(r"(?:Missing|Stalled) (?:ranks|ops):", text):
             last = index
         elif found := _RANK_LINE.match(text):
             missing.append(found[1])
@@ -39,6 +50,8 @@ def _stall(lines: Sequence[str]) -> list[Found]:
         elif index - last > 2:
             break
     fields: dict[str, object] = {"missing_ranks": ",".join(dict.fromkeys(missing))}
+    if ready and not missing:
+        fields = {"ready_ranks": ",".join(map(str, sorted(ready)))}
     if waited:
         fields["timeout_ms"] = int(waited[1]) * 1000
     if shutdown:

@@ -69,6 +69,15 @@ PARSER = Parser(
             "triggered the barrier too early or too slowly. Some timed out task "
             "names:\n/job:jax_worker/replica:0/task:3",
         ),
+        Pattern(  # before jaxlib 0.4.31: all tasks that are missing, not some
+            event="jax.barrier_timeout",
+            literals=("Barrier timed out. Barrier_id: ",),
+            block=_tasks_below(r"Barrier timed out\. Barrier_id: (?P<barrier>\S+?)\.? Timed out task names:"),
+            block_lines=64,
+            sample="Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:\n"
+            "/job:jax_worker/replica:0/task:1\n/job:jax_worker/replica:0/task:6",
+            not_samples=('"grpc_message":"Barrier timed out. Barrier_id: sync0. Timed out tasks were not listed',),
+        ),
         Pattern(
             event="jax.barrier_timeout",
             literals=("Some timed out task names:",),

@@ -71,7 +71,7 @@ def _read_abort(lines: Sequence[str]) -> list[Found]:
 
 
 _NAMED_VALUES = re.compile(
-    r"^\s{2,}(Local host|Remote host|PID|Message|Error|Remote daemon|HNP daemon|System call): "
+    r"^\s{2,}(Local host|Remote host|Peer host|PID|Local PID|Message|Error|Remote daemon|HNP daemon|System call): "
     r"+(.*)$"
 )
 _ADDRESS = re.compile(r"connect\(\) to ([\d.a-f:]+):\d+ failed")
@@ -104,6 +104,12 @@ def _read_daemon_lost(lines: Sequence[str]) -> list[Found]:
     values, last = _named_values(lines)
     host = _ON_NODE.search(values.get("Remote daemon", ""))
     return [Found(0, last, {"node": host[1]} if host else {})]
+
+
+def _read_peer_disconnected(lines: Sequence[str]) -> list[Found]:
+    values, last = _named_values(lines)
+    names = (("node", "Local host"), ("pid", "Local PID"), ("peer", "Peer host"))
+    return [Found(0, last, {column: values[name] for column, name in names if name in values})]
 
 
 _JOB_ABORTED = re.compile(r"[Pp]rimary job +terminated normally, but (?P<processes>\d+) process")
@@ -193,6 +199,16 @@ PARSER = Parser(
             sample="ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[51247,0],0] on node "
             "node001\n"
             "  Remote daemon: [[51247,0],2] on node node012",
+        ),
+        Pattern(
+            event="mpi.peer_disconnected",
+            literals=("An MPI communication peer process has unexpectedly disconnected",),
+            block=_read_peer_disconnected,
+            block_lines=18,
+            sample="An MPI communication peer process has unexpectedly disconnected.  This\n"
+            "usually indicates a failure in the peer process (e.g., a crash or\n"
+            "otherwise exiting without calling MPI_FINALIZE first).\n\n"
+            "  Local host: node011\n  Local PID:  4711\n  Peer host:  node012",
         ),
         Pattern(
             event="mpi.connect_failed",

@@ -140,6 +140,16 @@ RENDEZVOUS_ERROR = Pattern(
     "to an error of type RendezvousConnectionError.",
 )
 
+NODE_DROPPED = Pattern(
+    event="torchrun.node_dropped",
+    literals=("since they had no heartbeat",),
+    regex=r"the node\(s\) '(?P<peer>[^']+?)_\d+_\d+'(?P<more>, '[^)]*?')? have been removed from the rendezvous "
+    r"'(?P<run_id>[^']*)' since they had no heartbeat",
+    severity="warning",
+    sample="As part of the sync operation the node(s) 'gpu-a018.example.net_4700_0' have been removed from the "
+    "rendezvous 'exp7' since they had no heartbeat.",
+)
+
 RENDEZVOUS_TIMEOUT = Pattern(
     event="torchrun.rendezvous_timeout",
     literals=("RendezvousTimeoutError", "RendezvousClosedError"),
@@ -193,6 +203,7 @@ PARSER = Parser(
         RENDEZVOUS_COMPLETE,
         RESTART,
         RENDEZVOUS_ERROR,
+        NODE_DROPPED,
         RENDEZVOUS_TIMEOUT,
         LAUNCH_CONFIG,
         USAGE_NOTE,

@@ -22,7 +22,7 @@ from correlator.records import Row
 from correlator.topology.model import Rank, short_name
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
-PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "nccl.socket_error")
+PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "gloo.peer_unreachable", "nccl.socket_error")
 STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
 
 

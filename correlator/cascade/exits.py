@@ -23,6 +23,7 @@ def sudden_exit(facts: Facts) -> Iterator[Finding]:
     hung = {r.pid for r in facts.judged("torchrun.kill_escalation")}
     talkers = spoken(facts)
     aborted = facts.judged("slurm.step_aborted")
+    bereft = {(r.node, r.pid) for r in facts.judged("mpi.peer_disconnected") if r.pid is not None}
     sudden: dict[tuple[str, int], list[tuple[int, Exit]]] = defaultdict(list)
     for rank, exits in sorted(facts.exits.items()):
         for end in exits:
@@ -34,6 +35,8 @@ def sudden_exit(facts: Facts) -> Iterator[Finding]:
                 continue
             if _is_after_abort(end, aborted) or _is_later_exit(facts, end):
                 continue
+            if (end.row.node, end.row.pid) in bereft:
+                continue  # it had lost its peer by then, and the library says that it may crash of that
             # What one line reports of several ranks is one occurrence.
             sudden[end.row.file, end.row.byte_offset].append((rank, end))
             break

@@ -34,6 +34,7 @@ _FOLLOWS: dict[str, tuple[str, tuple[str, ...]]] = {
     "gloo.timeout": ("waited for it", ()),
     "gloo.peer_closed": ("lost its peer", ()),
     "gloo.peer_reset": ("lost its peer", ()),
+    "gloo.peer_unreachable": ("lost its peer", ()),
     "nccl.socket_error": ("lost its peer", ()),
     "nccl.ib_error": ("lost its peer", ()),
     "nccl.proxy_error": ("lost its peer", ("nccl.socket_error",)),

@@ -28,6 +28,7 @@ _DEFAULT_ROLE: dict[str, Role] = {
     "c10d.dump_signal": "collateral",
     "gloo.peer_closed": "collateral",
     "gloo.peer_reset": "collateral",
+    "gloo.peer_unreachable": "collateral",
     "gloo.timeout": "collateral",
     "gloo.connect_failed": "collateral",
     "nccl.socket_error": "collateral",

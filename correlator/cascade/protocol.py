@@ -124,7 +124,9 @@ def named_as_missing(facts: Facts) -> Iterator[Finding]:
     for row in facts.judged(*_NAMES_MISSING):
         stated = row.attr("missing_ranks") or row.attr("lagging_ranks") or row.attr("tasks")
         listed = expand_ranges(stated.replace(" ", ""))
-        for rank in _global(facts, row, listed):
+        if ready := expand_ranges(row.attr("ready_ranks")):
+            listed = [r for r in facts.expected_ranks() if r not in ready]
+        for rank in global_ranks(facts, row, listed):
             votes[rank].append(row)
     if not votes:
         return
@@ -154,7 +156,7 @@ def _missing_signature(facts: Facts, who: Sequence[int]) -> str:
     return "rank-hang" if collected else "ranks-missing-at-barrier"
 
 
-def _global(facts: Facts, row: Row, group_ranks: Sequence[int]) -> list[int]:
+def global_ranks(facts: Facts, row: Row, group_ranks: Sequence[int]) -> list[int]:
     """Global ranks of group ranks. The printer's own group rank tells which group it is where a grid is known."""
     grid = facts.topology.grid
     axes = axes_of(row.process_group or "") or axes_of(row.attr("pg_desc"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from correlator.cascade import absence, exits, flight, local, outside, protocol, start, transport, watchdog
+from correlator.cascade import absence, exits, flight, local, named, outside, protocol, start, transport, watchdog
 from correlator.cascade.model import Facts, Finding
 
 Rule = Callable[[Facts], Iterator[Finding]]
@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     protocol.named_as_missing,
     watchdog.behind_the_others,
     watchdog.missing_from_the_timeouts,
+    named.end_of_the_waiting,
     protocol.sizes_disagree,
     watchdog.divergent_collectives,
     protocol.wait_for,
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     transport.store_host_gone,
     transport.no_route_at_start,
     transport.accused_host,
+    named.death_reported_at_one_host,
     transport.both_ends_of_a_path,
     transport.late_comer,
     absence.output_ended_early,
