@@ -75,7 +75,7 @@ def zipped(**members: str) -> bytes:
 
 def test_a_folder_gives_verdict_report_and_downloads(client: TestClient, opened: tuple[str, str]) -> None:
     address, page = opened
-    assert "hardware" in page.lower() and "Xid 79" in page
+    assert "hardware" in page.lower() and "Xid 79" in page and "Next: " in page
     report = client.get(f"{address}/report.html")
     assert report.text.startswith("<!doctype html>") and "Xid 79" in report.text
     answer = client.get(f"{address}/diagnosis.json?save")

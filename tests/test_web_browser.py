@@ -149,6 +149,7 @@ def test_the_encyclopedia_is_searched(page: Any) -> None:
     page.goto("/")
     page.get_by_role("link", name="Encyclopedia").click()
     page.get_by_label("Error text").fill("fallen off the bus")
+    expect(page.locator("#browse")).to_be_hidden()
     page.locator("#results a").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("off the bus")
     page.get_by_role("link", name="Diagnose").click()

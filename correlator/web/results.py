@@ -53,12 +53,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """What the page shows around the report. ``signature``: the entry of the encyclopedia, if there is one."""
+    """What the page shows around the report. ``next``: the first step; ``signature``: its entry, if there is one."""
 
     class_: str
     headline: str
     place: str
     resume: str
+    next: str
     signature: str | None
     lines: list[Line]
     sources: list[Source]

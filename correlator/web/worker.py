@@ -18,7 +18,7 @@ from correlator.diagnosis import to_json
 from correlator.errors import CorrelatorError
 from correlator.ingest.nothing import require_text
 from correlator.pipeline import Diagnosis, diagnose
-from correlator.report import sayings
+from correlator.report import pages, sayings
 from correlator.report.html import render_html
 from correlator.report.markdown import render_markdown
 from correlator.report.safe import visible_json
@@ -59,6 +59,7 @@ def _view(folder: Path, found: Diagnosis, places: list[Path]) -> results.View:
         headline=sayings.headline(document),
         place=sayings.place_line(document) if failed else "",
         resume=sayings.resume_short(document) if failed else "",
+        next=next((step.title for step in pages.steps(document)), "") if failed else "",
         signature=document.verdict.signature if document.verdict.signature in by_id() else None,
         lines=list(results.lines_of(document, offsets)),
         sources=_sources(folder, found, places),
