@@ -8,7 +8,7 @@ import pytest
 
 from correlator.preflight.expansion import words_of
 from correlator.preflight.launch import Launch, take_apart
-from correlator.preflight.model import Place, Unknown, Word
+from correlator.preflight.model import Place, Unknown, Word, together
 from correlator.preflight.shell import Command, Script, read_script
 
 
@@ -87,6 +87,29 @@ def test_what_cannot_be_known_is_unknown(script: str, reason: str) -> None:
 def test_an_unquoted_unknown_may_be_any_number_of_words() -> None:
     quoted, bare = read('run "$X" $X').commands[-1].words[1:]
     assert (quoted.many, bare.many) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("script", "many"),
+    [
+        ("for lr in 1e-4 3e-4; do run --lr $lr; done", False),
+        ("for lr in 1e-4 $MORE; do run --lr $lr; done", True),
+        ("for names in 'a b' c; do run --names $names; done", True),
+        ("if [ $X ]; then N=1; else N=8; fi\nrun --n $N", False),
+        ("N=1\nif [ $X ]; then N=; fi\nrun --n $N", True),
+        ("if [ $X ]; then N=1; fi\nrun --n $N", True),
+    ],
+)
+def test_an_unknown_of_which_every_value_is_one_word_is_one_word(script: str, many: bool) -> None:
+    """So that a sweep over learning rates hides no option behind the variable."""
+    last_word = read(script).commands[-1].words[-1]
+    assert last_word.unknown is not None and last_word.many is many
+
+
+def test_each_reason_is_told_once() -> None:
+    first, both = Unknown("$A is not set"), Unknown("$A is not set; $B is not set")
+    assert together([first, both, 3, both]) == Unknown("$A is not set; $B is not set")
+    assert together([1, "x"]) is None
 
 
 def test_a_branch_leaves_the_options_that_may_be_given() -> None:

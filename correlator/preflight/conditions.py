@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from correlator.preflight.model import Unknown
+from correlator.preflight.model import Unknown, together
 
 Lookup = Callable[[str], Any]
 
@@ -127,8 +127,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
 def _apply(function: Callable[..., Any], *values: Any) -> Any:
     if any(value is None for value in values):
         raise NotStated
-    unknown = [value.why for value in values if isinstance(value, Unknown)]
-    return Unknown("; ".join(dict.fromkeys(unknown))) if unknown else function(*values)
+    return together(values) or function(*values)
 
 
 def _numbers_only(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,7 +164,7 @@ def _chain(node: ast.Compare, lookup: Lookup) -> Any:
 def _kleene(node: ast.BoolOp, lookup: Lookup) -> Any:
     """``and``/``or`` over known and unknown: one value may settle it whatever the unknown ones are."""
     settles = isinstance(node.op, ast.Or)
-    unknown: list[str] = []
+    unknown: list[Unknown] = []
     missing = False
     for item in node.values:
         try:
@@ -174,9 +173,9 @@ def _kleene(node: ast.BoolOp, lookup: Lookup) -> Any:
             missing = True
             continue
         if isinstance(value, Unknown):
-            unknown.append(value.why)
+            unknown.append(value)
         elif bool(value) is settles:
             return settles
     if missing:
         raise NotStated
-    return Unknown("; ".join(dict.fromkeys(unknown))) if unknown else not settles
+    return together(unknown) or not settles

@@ -102,7 +102,11 @@ def _split(word: Word) -> list[Word]:
         texts = re.split(r"\s+", piece)
         parts[-1].append(texts[0])
         parts += [[text] for text in texts[1:]]
-    return [join(part, many=any(isinstance(p, Unknown) for p in part)) for part in parts if any(p != "" for p in part)]
+    return [join(part, many=_may_split(part)) for part in parts if any(p != "" for p in part)]
+
+
+def _may_split(pieces: Iterable[str | Unknown]) -> bool:
+    return any(isinstance(piece, Unknown) and not piece.one for piece in pieces)
 
 
 def _pieces(node: Node, scope: Scope, quoted: bool) -> list[str | Unknown]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from correlator.preflight.launch import Launch, Layer
-from correlator.preflight.model import Place, Scalar, Setting, Unknown, Value, Word
+from correlator.preflight.model import Place, Scalar, Setting, Unknown, Value, Word, together
 from correlator.untrusted import read_number
 
 _GPUS = re.compile(r"(?:^|,)(?:gres[:/])?(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)(?:\(|,|$)")
@@ -61,9 +61,8 @@ def product(*values: Value | None) -> Value | None:
     """The product of counts; None where one is not stated."""
     if any(value is None or (isinstance(value, (str, tuple, float))) for value in values):
         return None
-    unknown = dict.fromkeys(value.why for value in values if isinstance(value, Unknown))
-    if unknown:
-        return Unknown("; ".join(unknown))
+    if (unknown := together(values)) is not None:
+        return unknown
     total = 1
     for value in values:
         total *= value if isinstance(value, int) else 1

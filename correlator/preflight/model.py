@@ -29,11 +29,18 @@ class Unknown:
     """A value that cannot be known before the launch, and why, as a clause: ``$X is not set in job.sh``.
 
     ``options``: of words that may be one thing or another, the options (with their dashes) that stand in any of them;
-    None: they may be anything.
+    None: they may be anything. ``one``: whatever a shell variable holds, it is one word, without quotes as well.
     """
 
     why: str
     options: tuple[str, ...] | None = None
+    one: bool = False
+
+
+def together(values: Iterable[object]) -> Unknown | None:
+    """One unknown for all among ``values``, each reason once; None where every value is known."""
+    whys = dict.fromkeys(why for value in values if isinstance(value, Unknown) for why in value.why.split("; "))
+    return Unknown("; ".join(whys)) if whys else None
 
 
 Scalar = bool | int | float | str
@@ -66,8 +73,7 @@ class Word:
     @property
     def unknown(self) -> Unknown | None:
         """Why it is not known, all reasons together."""
-        whys = dict.fromkeys(piece.why for piece in self.pieces if isinstance(piece, Unknown))
-        return Unknown("; ".join(whys)) if whys else None
+        return together(self.pieces)
 
     @property
     def start(self) -> str:

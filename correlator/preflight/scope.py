@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -63,9 +64,15 @@ def merge(scope: Scope, ends: Sequence[Scope], line: int) -> None:
             if held[0] is not None:
                 scope.variables[name] = held[0]
             continue
-        why = Unknown(f"${name} depends on the branch of line {line}", _options_in(held))
+        one = all(isinstance(word, Word) and is_one_word(word) for word in held)
+        why = Unknown(f"${name} depends on the branch of line {line}", _options_in(held), one)
         scope.variables[name] = Word((why,), many=any(isinstance(one, tuple) for one in held))
     scope.exported |= {name for end in ends for name in end.exported}
+
+
+def is_one_word(value: Word) -> bool:
+    """Whether a variable with this value is one word where it stands without quotes."""
+    return bool(value.text) and not re.search(r"[\s*?\[]", value.text or "")
 
 
 def _options_in(alternatives: Sequence[Held | None]) -> tuple[str, ...] | None:

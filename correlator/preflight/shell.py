@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from correlator.errors import UsageError
 from correlator.preflight.expansion import assign, expand, heredoc_text
 from correlator.preflight.model import Place, Unknown, Word
-from correlator.preflight.scope import Scope, merge
+from correlator.preflight.scope import Scope, is_one_word, merge
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -207,7 +207,9 @@ class _Walker:
         line = node.start_point[0] + 1
         if variable is not None and variable.text:
             name = variable.text.decode(errors="replace")
-            inner.variables[name] = Word((Unknown(f"${name} changes in the loop of line {line}"),))
+            values = [word for child in node.children_by_field_name("value") for word in expand(child, scope)]
+            one = bool(values) and all(map(is_one_word, values))
+            inner.variables[name] = Word((Unknown(f"${name} changes in the loop of line {line}", one=one),))
         if body is not None:
             self.walk(body, inner, depth + 1)
         merge(scope, [scope.copy(), inner], line)
