@@ -108,6 +108,17 @@ def test_scripts_that_call_scripts_and_shells(tmp_path: Path) -> None:
     assert rules(examine(scripts=[text])) == ["rendezvous-loopback"]
 
 
+def test_what_srun_does_before_the_training_is_no_launch(tmp_path: Path) -> None:
+    lines = [
+        "#SBATCH -N 4 --gpus-per-node=8",
+        "srun --ntasks-per-node=1 nvidia-smi -L",
+        "srun mkdir -p /tmp/cache",
+        "srun torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint n1:29500 train.py",
+    ]
+    report = examine(scripts=[script(tmp_path, "\n".join(lines))])
+    assert (len(report.launches), rules(report)) == (1, [])
+
+
 def test_text_for_a_shell_of_which_a_part_cannot_be_known(tmp_path: Path, capsys: Capture) -> None:
     """`bash -c "$CMD"` with an address that only the job knows: the rest is checked, the address is not."""
     lines = [

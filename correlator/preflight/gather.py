@@ -103,7 +103,7 @@ def _of_script(
     script = read_script(data, name, {**_of_slurm(batch), **environment}, arguments)
     found.notes += script.notes
     launches = [launch for command in script.commands if (launch := take_apart(command, batch)) is not None]
-    known_ones = [one for one in launches if _is_launch(one)]
+    known_ones = _that_train([one for one in launches if _is_launch(one)])
     if not any(one.launcher in DISTRIBUTED for one in known_ones):
         known_ones = [one for one in known_ones if one.script or one.shell_text] + [
             one for one in known_ones[-1:] if not (one.script or one.shell_text)
@@ -124,6 +124,14 @@ def _limits(script: Script, facts: Facts) -> None:
             flag = (command.words[1].text or "").lstrip("-SH")
             if flag:
                 facts.put(f"ulimit.{flag}", value_of(command.words[2]), command.place)
+
+
+def _that_train(launches: list[Launch]) -> list[Launch]:
+    """Without ``srun nvidia-smi`` and ``srun mkdir`` beside a launch that starts a program of Python."""
+    training = [
+        one for one in launches if one.layer("python") or one.launcher in ("torchrun", "deepspeed", "accelerate")
+    ]
+    return [one for one in launches if one in training or one.script or one.shell_text] if training else launches
 
 
 def _is_launch(launch: Launch) -> bool:
