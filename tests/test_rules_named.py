@@ -191,3 +191,17 @@ def test_a_peer_that_does_not_answer_is_not_the_error_of_who_reads_from_it(tmp_p
     text = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Read error [192.0.2.17]:20817: Connection timed out"
     found = diagnose(tmp_path, {"rank_0.log": iterations(9), "rank_1.log": raises(text, rank=1)})
     assert (found.verdict.class_, found.initiator.ranks) != ("application", [1])
+
+
+# --- cluster events beside logs --------------------------------------------------------------------------------------
+
+
+def test_a_node_of_cluster_events_alone_is_not_the_node_of_the_logs_beside_them(tmp_path):
+    events = [
+        "LAST SEEN   TYPE      REASON         OBJECT               MESSAGE",
+        "2m          Normal    NodeNotReady   node/gpu-node-11     Node gpu-node-11 status is now: NodeNotReady",
+    ]
+    found = diagnose(
+        tmp_path, {"events.txt": events, "llm-worker-0.log": [f"[rank0]: {line}" for line in iterations(3)]}
+    )
+    assert (found.initiator.nodes, found.initiator.ranks) == (["gpu-node-11"], [])

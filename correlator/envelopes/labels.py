@@ -105,6 +105,8 @@ _RANK_WORD = re.compile(r"[Rr]ank (\d{1,6})(?:: | (?=step|iter|epoch)|/\d+ | of 
 # (RayTrainWorker pid=4711, ip=10.0.0.18) · (Worker_TP2 pid=907) · (worker1, rank=1, pid=44, ip=…) · (raylet)
 _ACTOR = re.compile(r"\(([\w.-]+)((?:,? (?:pid|ip|rank|task_name|actor)=[^\s,)]*)*)(?:, [\w.=-]+)*\) ?")
 _ACTOR_PLAIN = re.compile(r"\((?:raylet|autoscaler \+[\dhms]+)(?:, ip=[\w.:]+)?\) ")
+# vLLM: only where tensor parallelism is all that a label names is its number the rank.
+_TENSOR_WORKER = re.compile(r"Worker_TP(\d{1,5})(?:_EP\d+)?")
 _PAIR = re.compile(r"(\w+)=([^\s,)]*)")
 
 
@@ -166,6 +168,8 @@ def actor(text: str, p: Peeled, ctx: FileContext) -> str | None:
         p.node = pairs["ip"]
     if pairs.get("rank", "").isdecimal():
         p.claim_rank(int(pairs["rank"]))
+    elif worker := _TENSOR_WORKER.fullmatch(match[1]):
+        p.claim_rank(int(worker[1]))
     return text[match.end() :]
 
 

@@ -201,7 +201,7 @@ def fill_roster(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -
     if not top.base_of_node:
         _equal_blocks(top)
         _place_by_bases(top)
-    if len(top.nodes) == 1 and not _has_other_nodes(top, rows):
+    if len(top.nodes) == 1 and not _has_other_nodes(top, rows) and not _only_in_cluster_events(top.nodes[0], rows):
         for known in top.ranks.values():
             known.node = known.node or top.nodes[0]
     _nodes_between_neighbours(top)
@@ -219,6 +219,12 @@ def _place_by_bases(top: Topology) -> None:
             known.node = node_by_base.get(base)
         if known.node and known.local_rank is None and known.node in top.base_of_node:
             known.local_rank = known.rank - top.base_of_node[known.node]
+
+
+def _only_in_cluster_events(node: str, rows: Sequence[Row]) -> bool:
+    """Whether nothing but the cluster's own events names a node: they are about any node, not the one of these logs."""
+    emitters = {row.emitter for row in rows if row.node == node}
+    return emitters == {"k8s"}
 
 
 def _has_other_nodes(top: Topology, rows: Sequence[Row]) -> bool:
