@@ -8,9 +8,8 @@ envelopes and the file's name say; a line without a stamp has that of the last o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from correlator.ingest.planning import choose_limits, is_sampled_whole, judge_jo
 from correlator.reading import DamagedArchive, iter_bytes
 from correlator.repeated_hour import RepeatedHour
 from correlator.timestamps import parse_zone
+from correlator.worker_pool import WorkerPool
 
 #: Longest text of one line, in bytes; the rest of a longer one is left out.
 MAX_TEXT = 64 << 10
@@ -63,14 +63,16 @@ def export_lines(
     ``places``, ``timezone`` and ``shard`` as for ``ingest``; ``workers`` processes, by default one a processor. The
     name of a part is the number of its file among all, so that parts of shards can be put into one folder.
 
-    Raises UsageError for a place or zone that does not exist, NothingReadable when there is no log.
+    Raises UsageError for a place or zone that does not exist and where ``folder`` cannot be written, NothingReadable
+    when there is no log. Whatever ends it early, no part is left: some of them would look like all.
     """
     job = JobContext(zone=parse_zone(timezone))
     found = discover(places)
+    is_new = not folder.exists()
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror or error}") from error
+        raise _not_written(folder, error) from error
     job = judge_job(found.files, job)
     sample = choose_limits(len(found.files), len(found.files)).head_bytes
     tasks = [
@@ -80,22 +82,31 @@ def export_lines(
     ]
     problems = [*found.skipped, *found.warnings]
     lines = 0
-    for (file, _, _, _), (count, problem) in zip(tasks, _written(tasks, workers), strict=True):
-        lines += count
-        if problem is not None:
-            problems.append(SkippedFile(file.name, problem))
+    try:
+        with closing(_written(tasks, workers)) as parts:
+            for (file, _, _, _), (count, problem) in zip(tasks, parts, strict=True):
+                lines += count
+                if problem is not None:
+                    problems.append(SkippedFile(file.name, problem))
+    except BaseException:
+        for _, part, _, _ in tasks:
+            part.unlink(missing_ok=True)
+        if is_new:
+            with suppress(OSError):  # somebody else put something there
+                folder.rmdir()
+        raise
     return lines, problems
 
 
 _Task = tuple[SourceFile, Path, JobContext, int]
 
 
-def _written(tasks: Sequence[_Task], workers: int | None) -> Iterator[tuple[int, str | None]]:
+def _written(tasks: Sequence[_Task], workers: int | None) -> Generator[tuple[int, str | None], None, None]:
     workers = min(workers or os.cpu_count() or 1, len(tasks))
     if workers <= 1:
         yield from map(_write_file, tasks)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with WorkerPool(workers) as pool:
         yield from pool.map(_write_file, tasks)
 
 
@@ -112,19 +123,31 @@ def _write_file(task: _Task) -> tuple[int, str | None]:
         complete=is_sampled_whole(file, sample),
     )
     rows = _Rows(file, context)
-    problem = None
-    with pq.ParquetWriter(target, LINES, compression="zstd") as writer:
-        try:
-            for number, (offset, raw) in enumerate(_lines(file), start=1):
+    problems: list[str] = []
+    try:
+        with pq.ParquetWriter(target, LINES, compression="zstd") as writer:
+            for number, (offset, raw) in enumerate(_readable_lines(file, problems), start=1):
                 rows.add(number, offset, raw)
                 if rows.full:
                     writer.write_table(rows.take())
-        except DamagedArchive as error:
-            problem = f"damaged archive, its lines up to there are written: {error}"
-        except OSError as error:
-            problem = f"could not be read to its end: {error.strerror or error}"
-        writer.write_table(rows.take())
-    return rows.lines, problem
+            writer.write_table(rows.take())
+    except OSError as error:
+        raise _not_written(target.parent, error) from error
+    return rows.lines, problems[0] if problems else None
+
+
+def _not_written(folder: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}")
+
+
+def _readable_lines(file: SourceFile, problems: list[str]) -> Iterator[tuple[int, bytes]]:
+    """The lines up to the first place that cannot be read; why goes to ``problems``."""
+    try:
+        yield from _lines(file)
+    except DamagedArchive as error:
+        problems.append(f"damaged archive, its lines up to there are written: {error}")
+    except OSError as error:
+        problems.append(f"could not be read to its end: {error.strerror or error}")
 
 
 def _lines(file: SourceFile) -> Iterator[tuple[int, bytes]]:

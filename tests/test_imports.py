@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "errors events diagnosis hostlist phrases untrusted",
+        "errors events diagnosis hostlist phrases untrusted worker_pool",
         "plugins signatures",
         "containers discovery path_claims reading repeated_hour json_documents unpacked rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints flightrecorder",
         "cascade",

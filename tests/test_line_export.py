@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +79,42 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "which is read" in capsys.readouterr().err
     assert main(["ingest", str(logs), "--all-lines", "--scheduler", "tcp://x:1", "-o", str(tmp_path / "y")]) == 2
     assert "leave out --scheduler" in capsys.readouterr().err
+
+
+FULL = """
+import errno, sys
+import pyarrow as pa, pyarrow.parquet as pq
+from correlator.cli import main
+
+def write_table(self, table):
+    raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+pq.ParquetWriter.write_table = write_table
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_full_disk_is_one_sentence_and_leaves_no_part(tmp_path: Path, is_there: bool) -> None:
+    logs, out = put(tmp_path / "logs", "one\n"), tmp_path / "out"
+    put(logs, "two\n", "b.log")
+    if is_there:
+        out.mkdir()
+    command = [sys.executable, "-c", FULL, "ingest", str(logs), "--all-lines", "--workers", "1", "-o", str(out)]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, f"correlator: cannot write {out}: No space left on device\n")
+    assert list(tmp_path.rglob("*.parquet")) == [] and out.exists() == is_there
+
+
+def test_an_interrupt_shows_no_traceback_and_leaves_no_part(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    for number in range(4):
+        put(logs, "a line of no interest at all\n" * 400_000, f"{number}.log")
+    command = [sys.executable, "-m", "correlator", "ingest", str(logs), "--all-lines", "--workers", "2", "-o", str(out)]
+    running = subprocess.Popen(command, text=True, stderr=subprocess.PIPE, start_new_session=True)
+    while running.poll() is None and not list(out.glob("*.parquet")):
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGINT)  # as Ctrl-C: to all its processes
+    said = running.communicate(timeout=60)[1]
+    assert running.returncode == 130 and "Traceback" not in said and "Process" not in said
+    assert not out.exists()

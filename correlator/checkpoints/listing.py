@@ -49,7 +49,8 @@ class Listing:
 
     def text(self) -> str:
         """For a terminal."""
-        lines = [f"{len(self.checkpoints)} checkpoints in {self.root}", ""]
+        count = len(self.checkpoints)
+        lines = [f"{count} {'checkpoint' if count == 1 else 'checkpoints'} in {self.root}", ""]
         for one in self.checkpoints:
             step = "step unknown" if one.iteration is None else f"step {one.iteration}"
             sizes = " ".join(f"{name}={size}" for name, size in one.topology.items())

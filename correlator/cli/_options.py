@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+
+from correlator.errors import UsageError
+
+Places = TypeVar("Places", str, str | None, list[str] | None)
 
 
 def _known_zone(zone: str | None) -> str | None:
@@ -12,6 +16,13 @@ def _known_zone(zone: str | None) -> str | None:
 
     parse_zone(zone)
     return zone
+
+
+def named(places: Places) -> Places:
+    """Refuses an empty path (of a shell variable that is not set), which would else be the folder this runs in."""
+    if places is not None and "" in ([places] if isinstance(places, str) else places):
+        raise UsageError("an empty path: name a file or a folder")
+    return places
 
 
 Logs = Annotated[

@@ -73,16 +73,17 @@ def write_stderr(text: str) -> None:
         sys.stderr.flush()
 
 
-def check_output(output: str | None, inputs: Sequence[str | None] = ()) -> None:
+def check_output(output: str | None, inputs: Sequence[str | None] = (), part: str = "") -> None:
     """Raises UsageError where ``output`` cannot be a result file: a folder, in no folder, or what the command reads.
 
     ``inputs``: the logs and the checkpoints. No file of theirs is ever replaced, whichever name or link leads to it,
-    and nothing is put into their folders: the next run would read it.
+    and nothing is put into their folders: the next run would read it. ``part``: what is written into a folder that
+    ``output`` names.
     """
     if output is None or output == "-":
         return
     try:
-        path = Path(output).resolve()  # what a link leads to is what would be written
+        path = Path(output, part).resolve()  # what a link leads to is what would be written
         if not output or path.is_dir():
             raise UsageError(f"-o {output} is a folder; name a file" if output else "-o names no file")
         if path.exists() and not path.is_file():  # a device or a pipe

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from correlator.cli._options import named
 from correlator.cli._output import check_output, form_of, write_output, write_stdout
 
 
@@ -27,7 +28,7 @@ def _size(of: str) -> Any:
 
 
 def run(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of the checkpoints.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", callback=named, help="Folder of the checkpoints.")],
     world_size: Annotated[int | None, _size("Ranks")] = None,
     tp: Annotated[int | None, _size("Tensor parallel size")] = None,
     pp: Annotated[int | None, _size("Pipeline parallel size")] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from correlator.cli._options import Logs, Scheduler, Timezone, Workers
+from correlator.cli._options import Logs, Scheduler, Timezone, Workers, named
 from correlator.cli._output import check_output, form_of, write_output, write_stderr, write_stdout
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ _ENDINGS = {
 def run(
     logs: Logs,
     checkpoints: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of the job's checkpoints, to say where to resume.")
+        str | None,
+        typer.Option(metavar="DIR", callback=named, help="Folder of the job's checkpoints, to say where to resume."),
     ] = None,
     format: Annotated[
         Format | None, typer.Option(help="Form of the answer; by default text, or what the ending of FILE says.")

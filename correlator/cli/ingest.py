@@ -63,7 +63,7 @@ def _write_lines(
         if folder.exists() or folder.suffix in (".parquet", ".arrow", ".csv"):
             raise UsageError(f"-o {output}: --all-lines writes a folder; name a new or an empty one")
     else:
-        check_output(str(folder / "part"), logs)
+        check_output(output, logs, part="part")
         if any(folder.iterdir()):
             raise UsageError(f"-o {output} holds files already; name a new or an empty folder")
     from correlator.ingest import parse_shard

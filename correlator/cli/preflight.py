@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from correlator.cli._options import named
 from correlator.cli._output import check_output, form_of, write_output, write_stdout
 
 #: Exit code when the launch cannot work: that of the class configuration.
@@ -31,18 +32,23 @@ def run(
         list[str] | None, typer.Argument(metavar="[-- LAUNCH COMMAND ...]", help="The command as it would be started.")
     ] = None,
     script: Annotated[
-        list[str] | None, typer.Option("--script", metavar="FILE", help="A launch script; read, never run.")
+        list[str] | None,
+        typer.Option("--script", metavar="FILE", callback=named, help="A launch script; read, never run."),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(
             "--config",
             metavar="FILE",
+            callback=named,
             help="Configuration: Megatron-LM, NeMo, DeepSpeed, torchtitan, accelerate, a PyTorchJob or JobSet.",
         ),
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="DIR", help="Folder of the checkpoints it would resume from.")
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", callback=named, help="Folder of the checkpoints it would resume from."
+        ),
     ] = None,
     world_size: Annotated[
         int | None, typer.Option("--world-size", metavar="N", min=1, help="Ranks, where the launch does not say.")

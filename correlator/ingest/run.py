@@ -6,13 +6,12 @@ executor) and merges what they gave. The result does not depend on the order of 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -44,6 +43,7 @@ from correlator.ingest.writers import Writer
 from correlator.plugins import load_parsers
 from correlator.reading import DamagedArchive, Oversized
 from correlator.timestamps import parse_zone
+from correlator.worker_pool import WorkerPool
 
 #: Processes are worth their start-up from here on.
 PARALLEL_FROM_BYTES = 200 << 20
@@ -282,11 +282,9 @@ def _run(
         for batch in batches:
             yield batch, read_units(batch, plan)
         return
-    # forkserver and spawn, never fork: polars and pyarrow may have threads already.
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     left = list(batches)
     try:
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method)) as pool:
+        with WorkerPool(workers) as pool:
             for batch, result in _submit(pool, batches, plan):
                 left.remove(batch)
                 yield batch, result

@@ -37,7 +37,8 @@ def _page(report: Report) -> Iterator[RenderableType]:
     blockers = sum(finding.severity == "blocker" for finding in report.findings)
     others = len(report.findings) - blockers
     if blockers:
-        yield layout.prose(f"It cannot work: {_count(blockers, 'blocker')}, {others} more.", "bold red")
+        more = f", {_count(others, 'finding')} more" if others else ""
+        yield layout.prose(f"It cannot work: {_count(blockers, 'blocker')}{more}.", "bold red")
     elif others:
         yield layout.prose(f"No blocker; {_count(others, 'finding')}.", "bold yellow")
     else:
