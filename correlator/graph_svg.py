@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 BOXES_LIMIT = 120
 
 BOX_WIDTH, LINE_HEIGHT, PADDING = 310, 16, 8
-_GAP_X, _GAP_Y, _MARGIN = 220, 14, 24
+_GAP_X, _GAP_Y, _MARGIN = 70, 14, 16
 _TEXT_COLUMNS, _TEXT_LINES = 42, 3
 _ROLES = tuple(ROLE_SHADES)
 _SWEEPS = 4
 _EDGE_LOOK = 'fill="none" stroke="#98a2b3" marker-end="url(#tip)"'
-#: Width of a letter of an edge's label.
-_LETTER = 5.5
 
 
 @dataclass
@@ -65,7 +63,7 @@ def draw_svg(graph: nx.DiGraph) -> bytes:
 def arrange(graph: nx.DiGraph) -> dict[Any, Box]:
     """The boxes in their places, by node: causes left of their effects."""
     chosen, zero = _choose(graph), zero_of(graph)
-    boxes = {node: _box(graph.nodes[node], zero) for node in chosen}
+    boxes = {node: _box(graph.nodes[node], zero, _rules(graph, node)) for node in chosen}
     part = graph.subgraph(chosen)
     _place(part, _columns(part), boxes)
     return boxes
@@ -131,13 +129,21 @@ def _who(data: dict[str, Any]) -> str:
     return ", ".join(who)
 
 
-def _box(data: dict[str, Any], zero: datetime | None) -> Box:
+def _rules(graph: nx.DiGraph, node: Any) -> list[str]:
+    """Why a box hangs on its causes: the names of the rules, each once; that it only came after needs no word."""
+    rules = dict.fromkeys(str(rule) for _, _, rule in graph.in_edges(node, data="rule") if rule)
+    said = " / ".join(name for name in map(_rule_words, rules) if name != "after")
+    return wrap(f"← {said}", _TEXT_COLUMNS) if said else []
+
+
+def _box(data: dict[str, Any], zero: datetime | None, why: list[str]) -> Box:
     time = data.get("time")
     place = f"{data['file']}:{data.get('line')}" if data.get("file") else ""
     stated = [data.get("what"), _who(data), clock_words(time) if time else "", data.get("signature"), place]
     tooltip = "\n".join(visible(str(item)) for item in stated if item)
     role = data.get("role")
-    return Box(label_lines(data, zero), role if role in ROLE_SHADES else "unrelated", tooltip)
+    head, *rest = label_lines(data, zero)
+    return Box([head, *why, *rest], role if role in ROLE_SHADES else "unrelated", tooltip)
 
 
 def _columns(graph: nx.DiGraph) -> list[list[Any]]:
@@ -196,7 +202,6 @@ def _document(graph: nx.DiGraph, boxes: dict[Any, Box], zero: datetime | None, h
         '<rect class="ground" width="100%" height="100%" fill="#ffffff"/>',
         *(_edge(boxes[a], boxes[b], rule) for a, b, rule in drawn),
         *(_box_svg(box) for box in boxes.values()),
-        *(_rules([rule for _, effect, rule in drawn if effect == node], box) for node, box in boxes.items()),
         *_text(_MARGIN, bottom + PADDING, notes, "#475467", "dim"),
         "</svg>\n",
     ]
@@ -212,27 +217,11 @@ def _edge(cause: Box, effect: Box, rule: str) -> str:
         half = _GAP_X / 2
         path = f"M{x1:.0f} {cause.middle:.0f}C{x1 + half:.0f} {cause.middle:.0f} {x2 - half:.0f} {effect.middle:.0f}"
     line = f'<path class="edge" d="{path} {x2:.0f} {effect.middle:.0f}"'
-    return f"{line} {_EDGE_LOOK}><title>{_rule_words(rule)}</title></path>"
-
-
-def _rules(rules: Iterable[str], box: Box) -> str:
-    """Why the box hangs on its causes: the names of the rules, above the arrow's tip, each once."""
-    names = [name for name in map(_rule_words, dict.fromkeys(rules)) if name not in ("", "after")]
-    if not names:
-        return ""
-    said = " / ".join(names)
-    # A white ground under the letters, so that no line strikes them through.
-    width = len(said) * _LETTER + 4
-    ground = (
-        f'<rect class="ground" x="{box.x - 8 - width:.0f}" y="{box.middle - 16:.0f}" width="{width:.0f}" height="12"'
-        ' fill="#ffffff"/>'
-    )
-    place = f'x="{box.x - 10:.0f}" y="{box.middle - 7:.0f}" text-anchor="end" font-size="9" fill="#475467"'
-    return f'{ground}<text class="dim" {place}>{said}</text>'
+    return f"{line} {_EDGE_LOOK}><title>{escape(_rule_words(rule))}</title></path>"
 
 
 def _rule_words(rule: str) -> str:
-    return escape(visible(rule.replace("_", " ").replace("-", " ")))
+    return visible(rule.replace("_", " ").replace("-", " "))
 
 
 def _box_svg(box: Box) -> str:

@@ -78,6 +78,12 @@ class Diagnosis:
         assert isinstance(frame, pl.DataFrame)
         return frame
 
+    def html(self) -> str:
+        """The report as one HTML file that loads nothing."""
+        from correlator.report.html import render_html
+
+        return render_html(self.document, self.neighbourhood, self.story)
+
     @cached_property
     def story(self) -> Story:
         """Who did what when, and the roster: what the pictures are drawn from."""

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from documents import ZERO, hardware_document
+from stories import spread, story, told
 from waves import write_wave
 
 from correlator import diagnose
-from correlator.diagnosis import CascadeEvent, Clock, Document, Role, Topology
+from correlator.diagnosis import CascadeEvent, Clock, Document, Topology
 from correlator.errors import UsageError
 from correlator.plots import charts, style
 from correlator.plots.cells import field_of, roles_of
@@ -25,25 +26,6 @@ from correlator.plots.moments import Moment, Seat, Story
 CASES = Path(__file__).parents[1] / "fixtures" / "cases"
 PICTURES = ("timeline", "cascade", "topology_grid", "clocks")
 HOSTILE = "</script><script>alert(1)</script>\x1b[2J"
-
-
-def told(
-    rank: int | None, after_s: float, role: Role = "collateral", event: str = "c10d.watchdog_timeout", *,
-    bound_s: float | None = 0.5, not_before: bool = False, waited_s: float | None = None, what: str = "timed out",
-) -> Moment:  # fmt: skip
-    time = ZERO + timedelta(seconds=after_s)
-    node = "gpu-a00" if rank is None else f"gpu-a{rank // 8:02}"
-    return Moment(role, event, what, rank, node, time, bound_s, not_before, waited_s, "a.log", 7, what)
-
-
-def story(*moments: Moment, ranks: int = 64, missing: tuple[int, ...] = ()) -> Story:
-    seats = tuple(Seat(rank, f"gpu-a{rank // 8:02}", rank % 8, rank not in missing, ZERO) for rank in range(ranks))
-    return Story(moments, seats, ZERO)
-
-
-def spread(ranks: int, guilty: int) -> list[Moment]:
-    first = told(guilty, 0, "initiator", "python.exception", what="ValueError")
-    return [first, *(told(rank, 600 + rank / 100) for rank in range(ranks) if rank != guilty)]
 
 
 def test_the_first_failure_has_a_lane_of_its_own_and_the_many_that_waited_share_one() -> None:

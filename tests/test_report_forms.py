@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import doctest
+import hashlib
 import html.parser
 import json
 import re
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from documents import JOURNAL, XID, graph_of, hardware_document, neighbourhood, none_document, unknown_document
+from documents import JOURNAL, XID, ZERO, hardware_document, neighbourhood, none_document, unknown_document
+from stories import spread, story, told
 
 from correlator.cli import main
-from correlator.diagnosis import Action, CascadeEvent, Document, Evidence, Place, RuledOut
+from correlator.diagnosis import Action, CascadeEvent, Document, Evidence, Place, ResumeCandidate, RuledOut, Topology
+from correlator.plots.moments import Moment, Seat, Story
 from correlator.report import markdown
 from correlator.report.html import render_html
 from correlator.report.markdown import code_block, escaped, render_markdown
@@ -57,10 +61,10 @@ class Page(html.parser.HTMLParser):
 
 def test_the_page_is_whole_draws_the_graph_and_loads_nothing() -> None:
     document = hardware_document()
-    page = Page(render_html(document, neighbourhood, graph_of(document)))
-    assert page.tags.count("svg") == 1
-    assert not {"script", "link", "img", "iframe"} & set(page.tags)
-    assert not [value for name, value in page.attributes if name in ("src", "href", "srcset")]
+    page = Page(render_html(document, neighbourhood, story(*spread(32, 21), ranks=32)))
+    assert page.tags.count("svg") == 2
+    assert not {"link", "img", "iframe"} & set(page.tags)
+    assert {str(value)[:7] for name, value in page.attributes if name in ("src", "href", "srcset")} == {"#proof-"}
     said = " ".join(page.text.split())
     for fact in (
         "HARDWARE FAILURE: GPU has fallen off the bus; almost certain (95 %)",
@@ -75,12 +79,60 @@ def test_the_page_is_whole_draws_the_graph_and_loads_nothing() -> None:
 
 def test_hostile_text_stays_text_in_the_page() -> None:
     document = hostile_document()
-    page = Page(render_html(document, lambda *_: [HOSTILE], graph_of(document)))
-    assert not {"script", "img"} & set(page.tags)
+    shown = Story(
+        (Moment("initiator", "a.b", HOSTILE, 1, HOSTILE, ZERO, 0.0, False, None, HOSTILE, 1, HOSTILE),),
+        (Seat(1, HOSTILE, 0, True, ZERO),),
+        ZERO,
+    )
+    page = Page(render_html(document, lambda *_: [HOSTILE], shown))
+    assert "img" not in page.tags
+    assert page.tags.count("script") == 1  # its own
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert "<script>alert(1)</script>" in page.text
     assert "{{ 7*7 }}" in page.text
     assert all(c.isprintable() or c == "\n" for c in page.text)
+
+
+def test_only_the_script_of_the_page_itself_may_run() -> None:
+    text = render_html(hardware_document(), neighbourhood)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'\"" in text
+
+
+def test_checkpoints_are_a_table_with_the_chosen_one_marked() -> None:
+    document = hardware_document()
+    document.resume.candidates.append(ResumeCandidate(document.resume.path, 7050, True, "tp 4 pp 2", []))
+    text = render_html(document)
+    said = " ".join(re.sub(r"<[^>]+>", " ", text).split())
+    assert "7060 /ckpt/iter_0007060 incomplete 3 of 32 shards missing" in said
+    assert "7050 /ckpt/iter_0007050 complete, resume here tp 4 pp 2" in said
+    assert text.count('class="chosen"') == 1
+
+
+def test_of_a_thousand_ranks_the_page_is_small_and_names_the_one_that_failed_first() -> None:
+    document = hardware_document()
+    document.job.world_size, document.job.topology = 1024, Topology(8, 4, 32, 1, 1, "tp-cp-ep-dp-pp")
+    document.initiator.ranks = [617]
+    document.collateral.ranks = [rank for rank in range(1024) if rank != 617]
+    text = render_html(document, neighbourhood, story(*spread(1024, 617), ranks=1024))
+    assert len(text.encode()) < 1_000_000
+    page = Page(text)
+    assert "rank 617 on gpu-a77: failed first; tp 1, pp 2, dp 13" in page.text
+    assert page.tags.count("rect") > 1024
+    assert "A lane for each of the 128 nodes" in page.text
+
+
+def test_the_pictures_say_when_a_time_is_a_lower_limit_or_on_a_clock_of_its_own() -> None:
+    shown = story(
+        told(21, 0, "initiator", bound_s=None), told(3, 9, not_before=True), told(4, 7, bound_s=0.25), ranks=8
+    )
+    tips = [
+        value or "" for name, value in Page(render_html(hardware_document(), None, shown)).attributes if name == "title"
+    ]
+    assert any(tip.startswith("failed first, +0.0 s, on a clock tied to no other (") for tip in tips)
+    assert any(tip.startswith("suffered, not before +9.0 s (") for tip in tips)
+    assert any(tip.startswith("suffered, +7.0 s ± 0.25 s (") for tip in tips)
 
 
 def test_hostile_text_stays_text_in_markdown() -> None:

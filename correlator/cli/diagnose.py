@@ -114,9 +114,7 @@ def _write_markdown(diagnosis: Diagnosis, output: str | None) -> None:
 
 
 def _write_html(diagnosis: Diagnosis, output: str | None) -> None:
-    from correlator.report.html import render_html
-
-    write_output(output, _encoded(render_html(diagnosis.document, diagnosis.neighbourhood, diagnosis.graph)))
+    write_output(output, _encoded(diagnosis.html()))
 
 
 def _write_sarif(diagnosis: Diagnosis, output: str | None) -> None:

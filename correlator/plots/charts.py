@@ -15,7 +15,7 @@ from correlator.errors import UsageError
 from correlator.graph_svg import BOX_WIDTH, LINE_HEIGHT, PADDING, arrange, arrows
 from correlator.plots.cells import field_of
 from correlator.plots.folding import folded_graph
-from correlator.plots.lanes import By, Lane, Mark, lanes_of
+from correlator.plots.lanes import By, Lane, Mark, lanes_of, window_of
 from correlator.plots.moments import Story
 from correlator.plots.style import NOT_COLLECTED, QUIET, QUIET_COLOUR, ROLE_SHADES, chart_text
 from correlator.report.timeline import ROLE_WORDS
@@ -59,8 +59,8 @@ def timeline(story: Story, by: By = "auto") -> AnyChart:
     )
     y = alt.Y("lane:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=alt.Axis(labelLimit=260))
     since = f"seconds after {clock_words(story.zero, 0.0)}" if story.zero else "seconds"
-    first, last = _window(marks)
-    x = alt.X("first:Q", title=since, scale=alt.Scale(domain=[first, last]))
+    window = [_after(time, story.zero) for time in window_of(lanes) or ()] or [-1.0, 1.0]
+    x = alt.X("first:Q", title=since, scale=alt.Scale(domain=window))
     legend = alt.Legend(symbolOpacity=1, symbolType="square")
     colour = alt.Color("role:N", title="role", scale=_scale(_ROLE_COLOURS, marks, "role"), legend=legend)
     base = alt.Chart(marks).encode(y=y)
@@ -195,17 +195,18 @@ def _names(lanes: Iterable[Lane]) -> list[str]:
     return names
 
 
-def _mark_row(lane: str, mark: Mark, zero: datetime | None) -> dict[str, Any]:
-    def after(time: datetime | None) -> float | None:
-        return None if time is None or zero is None else (time - zero).total_seconds()
+def _after(time: datetime | None, zero: datetime | None) -> float | None:
+    return None if time is None or zero is None else (time - zero).total_seconds()
 
+
+def _mark_row(lane: str, mark: Mark, zero: datetime | None) -> dict[str, Any]:
     certainty = _AT_LEAST if mark.not_before else _LOOSE if mark.loose else _EXACT
     return {
         "lane": lane,
-        "first": after(mark.first),
-        "earliest": after(mark.earliest),
-        "latest": after(mark.latest),
-        "since": after(mark.since),
+        "first": _after(mark.first, zero),
+        "earliest": _after(mark.earliest, zero),
+        "latest": _after(mark.latest, zero),
+        "since": _after(mark.since, zero),
         "role": ROLE_WORDS[mark.role],
         "time": certainty,
         "what": chart_text(mark.what),
@@ -214,20 +215,6 @@ def _mark_row(lane: str, mark: Mark, zero: datetime | None) -> dict[str, Any]:
         "line": chart_text(mark.text)[:400],
         "place": chart_text(mark.place),
     }
-
-
-def _window(marks: pl.DataFrame) -> tuple[float, float]:
-    """The span first shown, with a margin; what is unrelated or dated by an older line only may lie outside."""
-    import polars as pl
-
-    if not marks.height:
-        return -1.0, 1.0
-    related = marks.filter(pl.col("role") != ROLE_WORDS["unrelated"])
-    dated = related.filter(pl.col("time") != _AT_LEAST)  # a lower limit may lie any time before
-    shown = next((part for part in (dated, related) if part.height), marks)
-    first, last = float(shown["first"].min()), float(shown["first"].max())  # type: ignore[arg-type]
-    margin = max(1.0, (last - first) / 20)
-    return first - margin, last + margin
 
 
 def _scale(colours: Mapping[str, str], frame: pl.DataFrame, column: str) -> Any:

@@ -100,6 +100,21 @@ def lanes_of(story: Story, by: By = "auto") -> list[Lane]:
     return lanes
 
 
+def window_of(lanes: Iterable[Lane]) -> tuple[datetime, datetime] | None:
+    """The span first shown, with a margin; None without a mark.
+
+    What is unrelated, or dated by an older line only, may lie outside of it.
+    """
+    marks = [mark for lane in lanes for mark in lane.marks]
+    related = [mark for mark in marks if mark.role != "unrelated"]
+    shown = [mark for mark in related if not mark.not_before] or related or marks
+    if not shown:
+        return None
+    first, last = min(mark.first for mark in shown), max(mark.last for mark in shown)
+    margin = max(timedelta(seconds=1), (last - first) / 20)
+    return first - margin, last + margin
+
+
 def _key(rank: int | None, node: str | None, by: By) -> _Key:
     return ("node", node or "") if rank is None or by == "node" else ("rank", rank)
 

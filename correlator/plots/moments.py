@@ -71,12 +71,14 @@ def _initiators(graph: nx.DiGraph, facts: Facts) -> Iterator[Moment]:
     for _, data in graph.nodes(data=True):
         if data["role"] == "initiator" and data["time"] is not None:
             for rank, node in _who(data["ranks"], data["nodes"], facts):
-                yield _drawn(data, rank, node)
+                # Its clock is known but its time is not: it is that of an older line.
+                inherited = data["bound_ns"] is None and facts.clocks.bound(node) is not None
+                yield _drawn(data, rank, node, inherited)
 
 
-def _drawn(data: dict[str, Any], rank: int | None, node: str | None) -> Moment:
+def _drawn(data: dict[str, Any], rank: int | None, node: str | None, inherited: bool) -> Moment:
     return Moment(
-        "initiator", data["event"], data["what"], rank, node, data["time"], _seconds(data["bound_ns"]), False, None,
+        "initiator", data["event"], data["what"], rank, node, data["time"], _seconds(data["bound_ns"]), inherited, None,
         data["file"], data["line"], data["text"],
     )  # fmt: skip
 

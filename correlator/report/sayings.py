@@ -167,9 +167,13 @@ def resume_reasons(resume: Resume) -> list[str]:
     return [f"{r} (rerun with --checkpoints DIR)" if n in unseen else r for n, r in enumerate(reasons)]
 
 
+#: What is said of a checkpoint that is whole, is not, or was not looked at.
+STATES = {True: "complete", False: "incomplete", None: "not checked"}
+
+
 def candidate(entry: ResumeCandidate) -> str:
     """One checkpoint in one line."""
-    state = {True: "complete", False: "incomplete", None: "not checked"}[entry.complete]
+    state = STATES[entry.complete]
     name = entry.path or (f"iteration {entry.iteration}" if entry.iteration is not None else "checkpoint")
     return ", ".join(part for part in [f"{name}: {state}", entry.topology, *entry.problems] if part)
 
