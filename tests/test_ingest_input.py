@@ -197,3 +197,12 @@ def test_the_installed_parsers_read_a_failing_ranks_error_file(tmp_path: Path) -
     row = one(ingest(tmp_path), "python.error_json")
     assert (row["local_rank"], row["attempt"], row["attributes"]["type"]) == (2, 0, "ValueError")
     assert re.search("main@", row["attributes"]["frames"])
+
+
+def test_a_flood_in_which_every_line_matches_is_counted_exactly_over_all_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "UNIT_BYTES", 4096)
+    put(tmp_path, "BOOM seq=7\n" * 20_000)
+    for workers in (1, 2):
+        assert sum(row["count"] for row in rows(read(tmp_path, workers=workers), "test.boom")) == 20_000

@@ -118,3 +118,14 @@ def test_an_interrupt_shows_no_traceback_and_leaves_no_part(tmp_path: Path) -> N
     said = running.communicate(timeout=60)[1]
     assert running.returncode == 130 and "Traceback" not in said and "Process" not in said
     assert not out.exists()
+
+
+def test_two_workers_write_the_same_bytes_as_one(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    for number in range(3):
+        put(logs, "".join(f"2024-05-01 07:40:{s:02d} line {s}\n" for s in range(60)), f"rank_{number}.log")
+    for workers in (1, 2):
+        assert export_lines([logs], tmp_path / str(workers), workers=workers) == (180, [])
+    names = sorted(path.name for path in (tmp_path / "1").iterdir())
+    assert len(names) == 3
+    assert all((tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes() for name in names)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from correlator.ingest.matching import Entry, Matcher
 from correlator.ingest.rows import Row
-from correlator.ingest.windows import MAX_LINE, Window
+from correlator.ingest.windows import Window
 from correlator.ingest.work import Limits
 from correlator.scan import Hit
 
@@ -32,8 +32,8 @@ class CandidateScan:
         self._several = several
         self._dense, self._sparse = matcher.engines()
         self._left_out: list[tuple[int, list[int]]] = []
-        # A line that starts in the window may end behind it.
-        self._stop = min(window.size, window.end + MAX_LINE)
+        # A line that starts in the window may end behind it; the lines behind that one are counted by their own window.
+        self._stop = max(window.end, window.line_at(window.end - 1)[1]) if window.end > window.start else window.end
 
     def lines(self) -> Iterator[tuple[int, int, Sequence[Entry]]]:
         """Bounds of own lines with literals in them, in order, with the patterns to try."""
