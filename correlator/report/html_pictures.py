@@ -172,7 +172,7 @@ def grid_of(document: Document, story: Story) -> Grid | None:
     left = round(letters * _LETTER) + 8
     panel = left + across + _PANEL_GAP
     # A field that is much higher than wide is cut into panels side by side.
-    per_panel = min(rows, max(8, ceil(sqrt(rows * panel / (1.6 * _CELL)))))
+    per_panel = ceil(rows / max(1, round(sqrt(rows * _CELL / panel))))
     top = _CELL + 4
 
     def place(cell: Cell) -> Square:
