@@ -175,7 +175,7 @@ def test_without_processes_the_work_is_done_here(tmp_path: Path, monkeypatch: py
     def refuse(*args: object, **options: object) -> None:
         raise PermissionError("no semaphores here")
 
-    monkeypatch.setattr("correlator.ingest.run.ProcessPoolExecutor", refuse)
+    monkeypatch.setattr("correlator.ingest.run.WorkerPool", refuse)
     assert same(read(tmp_path, workers=2), whole)
 
 
