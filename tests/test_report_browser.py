@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +17,6 @@ from correlator.report.html import render_html
 sync_api = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or sys.platform == "win32", reason="no Chromium: apt-get install chromium has the tests run in it"
-)
 #: Seconds a report of a thousand ranks may take to load, and a zoom of it.
 PATIENCE_S = 2.0
 
@@ -36,15 +30,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     place: Path = tmp_path_factory.mktemp("report") / "report.html"
     place.write_text(render_html(document, neighbourhood, story(*spread(1024, 617), ranks=1024)), encoding="utf-8")
     return place.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=["light", "dark"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +13,6 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or sys.platform == "win32", reason="no Chromium: apt-get install chromium has the tests run in it"
-)
 
 CASES = Path(__file__).parents[1] / "fixtures/cases"
 HOSTILE = """\
@@ -40,15 +35,6 @@ def server() -> Iterator[str]:
             yield run.stdout.readline().strip().rstrip("/")
         finally:
             run.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

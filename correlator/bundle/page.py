@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from correlator.bundle.model import Case, Excerpt, Place
-from correlator.report.safe import visible_lines
+from correlator.report.engine import environment
 from correlator.report.words import size_words
 
 _STATUS_WORDS = {
@@ -21,19 +21,12 @@ _EXCERPTS, _LINES = 14, 24
 
 def render_page(case: Case, cuts: Sequence[tuple[Excerpt, bytes]], picture: bytes) -> str:
     """The page. Every text is escaped by the template engine; only ``picture``, drawn here, is markup."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import PackageLoader
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("correlator.bundle"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_harmless,
-    )
-    environment.filters |= {"place": _place, "time": _time, "size": size_words}
-    return environment.get_template("bundle.html.j2").render(
+    engine = environment().overlay(loader=PackageLoader("correlator.bundle"))
+    engine.filters = engine.filters | {"place": _place, "time": _time, "size": size_words}
+    return engine.get_template("bundle.html.j2").render(
         case=case,
         status_words=_STATUS_WORDS[case.decision.status],
         excluded=sorted(case.excluded, key=lambda entry: _STANDING_ORDER[entry.standing]),
@@ -41,11 +34,6 @@ def render_page(case: Case, cuts: Sequence[tuple[Excerpt, bytes]], picture: byte
         more_excerpts=max(0, len(cuts) - _EXCERPTS),
         picture=Markup(picture.decode()) if picture else "",
     )
-
-
-def _harmless(value: object) -> object:
-    """Control and direction marks made visible; the engine escapes what HTML would read."""
-    return "\n".join(visible_lines(value)) if type(value) is str else value
 
 
 def _lines(excerpt: Excerpt, text: bytes) -> tuple[list[tuple[int, str]], int]:

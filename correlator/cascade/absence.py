@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from correlator.cascade.findings import finding_for, spoken
+from correlator.cascade.findings import STACK_CONTROL, finding_for, spoken
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.stands import stands, wait_graph
 from correlator.diagnosis import FailureClass
@@ -23,7 +23,6 @@ from correlator.topology.model import Rank, short_name
 
 _TIMEOUTS = ("c10d.watchdog_timeout", "c10d.blocking_wait_timeout", "gloo.timeout", "c10d.store_timeout")
 PEER_LOST = ("gloo.peer_closed", "gloo.peer_reset", "gloo.peer_unreachable", "nccl.socket_error")
-STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +217,7 @@ def silent_node(facts: Facts) -> Iterator[Finding]:
     """Ranks of all other nodes report lost peers, and one collected node's ranks say nothing at all."""
     top, talkers = facts.topology, spoken(facts)
     with_ranks = [n for n in sorted(top.collected_nodes) if top.ranks_on(n)]
-    silent = [n for n in with_ranks if not set(top.ranks_on(n)) & set(talkers)]
+    silent = [n for n in with_ranks if talkers.keys().isdisjoint(top.ranks_on(n))]
     explained = facts.nodes_with_epitaph or facts.judged("slurm.step_aborted")
     if len(with_ranks) < 3 or len(silent) != 1 or explained or not facts.silence_counts:
         return
@@ -252,7 +251,7 @@ def lost_by_the_controller(facts: Facts) -> Iterator[Finding]:
             for host in expand_hostlist(row.attr("down_nodes")) or [row.node or ""]:
                 named[short_name(host)].append(row)
     lost = sorted(n for n in named if n in top.nodes and n not in facts.nodes_with_epitaph)
-    lost = [n for n in lost if not set(top.ranks_on(n)) & set(talkers)]
+    lost = [n for n in lost if talkers.keys().isdisjoint(top.ranks_on(n))]
     if not lost:
         return
     finding = finding_for(

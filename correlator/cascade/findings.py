@@ -12,6 +12,8 @@ from correlator.signatures import Signature
 
 #: From this share of the ranks that could speak on, a cause is everywhere.
 _EVERYWHERE = 0.75
+#: What separates one rank that hangs from any other reason why it did not come.
+STACK_CONTROL = "A stack dump of the process while it hangs (py-spy dump --pid PID) shows where it stands."
 
 
 def finding_for(

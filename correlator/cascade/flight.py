@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from correlator.cascade.findings import finding_for
+from correlator.cascade.findings import STACK_CONTROL, finding_for
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.recorded import Mismatch, Table, Wait
 from correlator.hostlist import fold_ranges
@@ -91,7 +91,7 @@ def recorded_as_missing(facts: Facts) -> Iterator[Finding]:
             why=why,
             silent=all(facts.topology.ranks[r].collected for r in absent),
             signature="rank-hang",
-            control="A stack dump of that rank while it hangs shows where it stands.",
+            control=STACK_CONTROL,
         )
     elif ends:
         named = set(ends)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import networkx as nx
 
-from correlator.cascade.findings import finding_for
+from correlator.cascade.findings import STACK_CONTROL, finding_for
 from correlator.cascade.model import Facts, Finding, Incident
 from correlator.cascade.protocol import global_ranks
 from correlator.hostlist import expand_ranges
@@ -90,5 +90,5 @@ def end_of_the_waiting(facts: Facts) -> Iterator[Finding]:
         what=f"Rank {ends[0]} never took part in the exchange that its peers wait in",
         why="each waiting rank names the one it waits for, and all chains end there",
         signature="rank-hang",
-        control="A stack dump of that rank while it hangs shows where it stands.",
+        control=STACK_CONTROL,
     )

@@ -12,7 +12,7 @@ from math import prod
 
 import networkx as nx
 
-from correlator.cascade.findings import finding_for
+from correlator.cascade.findings import STACK_CONTROL, finding_for
 from correlator.cascade.model import Facts, Finding
 from correlator.cascade.stands import Stand, axes_of, deviants, outside_collective, stands, wait_graph
 from correlator.hostlist import expand_ranges, fold_ranges
@@ -284,7 +284,7 @@ def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], gr
         why="following who waits for whom through the process groups ends there",
         silent=True,
         signature="rank-hang",
-        control="A stack dump of that rank while it hangs shows where it stands.",
+        control=STACK_CONTROL,
     )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from correlator.cascade.absence import STACK_CONTROL, doing
-from correlator.cascade.findings import finding_for
+from correlator.cascade.absence import doing
+from correlator.cascade.findings import STACK_CONTROL, finding_for
 from correlator.cascade.model import Facts, Finding
 from correlator.hostlist import fold_ranges
 from correlator.records import Row
@@ -109,7 +109,7 @@ def missing_from_the_timeouts(facts: Facts) -> Iterator[Finding]:
         else "all other collected ranks timed out in the same wait and only these did not",
         silent=True,
         signature="rank-hang",
-        control="A stack dump of that rank while it hangs shows where it stands.",
+        control=STACK_CONTROL,
     )
 
 

@@ -42,3 +42,6 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers read: tcp://host:8786 (extra dask).")
 ]
+Output = Annotated[
+    str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
+]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from correlator.cli._options import named
+from correlator.cli._options import Output, named
 from correlator.cli._output import check_output, form_of, write_output, write_stdout
 
 
@@ -39,9 +39,7 @@ def run(
     format: Annotated[
         Format | None, typer.Option(help="Form of the answer; by default text, or what the ending of FILE says.")
     ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
-    ] = None,
+    output: Output = None,
 ) -> int:
     """List every checkpoint and which one to resume from.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from correlator.cli._options import Logs, Scheduler, Timezone, Workers, named
+from correlator.cli._options import Logs, Output, Scheduler, Timezone, Workers, named
 from correlator.cli._output import check_output, form_of, write_output, write_stderr, write_stdout
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def run(
     format: Annotated[
         Format | None, typer.Option(help="Form of the answer; by default text, or what the ending of FILE says.")
     ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
-    ] = None,
+    output: Output = None,
     exit_code: Annotated[
         bool,
         typer.Option(

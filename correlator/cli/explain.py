@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from correlator.cli._options import Output
 from correlator.cli._output import check_output, form_of, write_output, write_stdout
 from correlator.errors import UsageError
 
@@ -51,9 +52,7 @@ def run(
     format: Annotated[
         Format | None, typer.Option(help="Form of the page; by default text, or what the ending of FILE says.")
     ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
-    ] = None,
+    output: Output = None,
     site: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write every page as a web site that can be searched offline.")
     ] = None,

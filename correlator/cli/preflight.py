@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from correlator.cli._options import named
+from correlator.cli._options import Output, named
 from correlator.cli._output import check_output, form_of, write_output, write_stdout
 
 #: Exit code when the launch cannot work: that of the class configuration.
@@ -65,9 +65,7 @@ def run(
     format: Annotated[
         Format | None, typer.Option(help="Form of the answer; by default text, or what the ending of FILE says.")
     ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE and not to standard output.")
-    ] = None,
+    output: Output = None,
 ) -> int:
     """Say before a launch what would fail. Exit code 10: it cannot work."""
     inputs = [*(script or []), *(config or []), checkpoint]

@@ -19,6 +19,7 @@ from correlator.errors import CorrelatorError
 from correlator.ingest.nothing import require_text
 from correlator.pipeline import Diagnosis, diagnose
 from correlator.report import pages, sayings
+from correlator.report.html import render_html
 from correlator.report.markdown import render_markdown
 from correlator.report.safe import visible_json
 from correlator.signatures import by_id
@@ -43,7 +44,7 @@ def _run(folder: Path, order: results.Order) -> None:
     found = diagnose(*places, timezone=order.timezone, confined=True)
     if not found.document.inputs.events:
         require_text(found.facts.ingested, order.places)
-    _write(folder / results.REPORT, found.html())
+    _write(folder / results.REPORT, render_html(found.document, found.neighbourhood, found.story))
     _write(folder / results.MARKDOWN, render_markdown(found.document, found.neighbourhood))
     (folder / results.DIAGNOSIS).write_bytes(visible_json(to_json(found.document)))
     _put(folder / results.VIEW, msgspec.json.encode(_view(folder, found, places)))
