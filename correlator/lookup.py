@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from correlator.ingest import ingest
-from correlator.signatures import ROLES, Signature, assign, by_id, load_signatures, nearest, own_patterns
+from correlator.signatures import ROLES, Signature, assign, by_id, load_signatures, nearest, own_patterns, titled
 from correlator.signatures.arithmetic import WorkedOut, work_out
 
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
@@ -42,6 +42,9 @@ def look_up(text: str) -> Explained | None:
         return Explained(entries[0], len(entries) == 1, entries[1:], [xid])
     if _ID.fullmatch(text):
         return None
+    if (named := titled(text)) and len(named) == 1:
+        rivals = [entry for entry in nearest(text) if entry not in named]
+        return Explained(named[0], True, rivals, named[0].xids, work_out(named[0], text))
     fitting, xids = _read_as_log(text)
     if fitting and not fitting[0].is_fallback:
         return Explained(fitting[0], True, fitting[1:], xids, work_out(fitting[0], text))

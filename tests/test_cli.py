@@ -409,12 +409,22 @@ def test_a_whole_line_gets_its_page(text: str, first: str, capsys: Capture) -> N
     assert capsys.readouterr().out.splitlines()[1].startswith(f"{first}: ")
 
 
+@pytest.mark.parametrize("spelling", [str, str.upper, lambda text: f"  {text.replace(' ', '   ')}\n"])
+def test_a_title_or_another_text_of_one_entry_gets_its_page(spelling: Callable[[str], str], capsys: Capture) -> None:
+    for text, first in (
+        ("Watchdog caught collective operation timeout", "c10d-watchdog-timeout"),
+        ("Megatron Sequence Parallel requires Tensor Parallel size > 1", "sequence-parallel-without-tp"),
+    ):
+        assert main(["explain", spelling(text)]) == 0
+        assert capsys.readouterr().out.splitlines()[1].startswith(f"{first}: ")
+
+
 @pytest.mark.parametrize(
     ("text", "first"),
     [
-        ("Watchdog caught collective operation timeout", "c10d-watchdog-timeout"),
+        ("Watchdog caught collective operation", "c10d-watchdog-timeout"),
         ("exitcode: -9", "worker-exit-sigkill"),
-        ("Megatron Sequence Parallel requires Tensor Parallel size > 1", "sequence-parallel-without-tp"),
+        ("Megatron Sequence Parallel requires Tensor Parallel size", "sequence-parallel-without-tp"),
         ("NVRM: Xid (PCI:0000:dc:00): 149, pid=1", "xid-149"),
         ("xid 144", "xid-144-fatal"),
     ],

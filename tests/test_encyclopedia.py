@@ -11,7 +11,7 @@ import pytest
 
 from correlator.cli import main
 from correlator.lookup import Explained, look_up
-from correlator.report.entry import EMITTERS, entry_parts
+from correlator.report.entry import EMITTERS, entry_parts, in_short
 from correlator.report.entry_forms import entry_markdown
 from correlator.report.entry_html import entry_fragment, entry_html
 from correlator.report.site import site_files
@@ -221,3 +221,10 @@ def test_a_site_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> No
 def test_site_goes_with_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "xid-79", "--site", str(tmp_path / "site")]) == 2
     assert "--site writes every page" in capsys.readouterr().err and not (tmp_path / "site").exists()
+
+
+def test_every_page_says_first_whether_the_line_is_a_cause_and_where_to_begin() -> None:
+    for entry in load_signatures():
+        said = " ".join(in_short(entry))
+        assert said.startswith("No ") == (entry.role != "cause"), entry.id
+        assert ("Begin with: " in said) == bool(entry.fix), entry.id

@@ -48,11 +48,17 @@ _BLAMES = {
     "job": "the scheduler or launcher, no rank",
     "nobody": "nobody",
 }
-_ROLES = {
-    "cause": "it can be the first event of a failure",
-    "symptom": "a waiter or a survivor says it; the cause is elsewhere and earlier",
-    "teardown": "part of shutting down after the failure",
-    "context": "benign, or neutral",
+_WITHOUT_CAUSE = {
+    "symptom": "No cause by itself: a waiter or a survivor says it. Look for what came first, on all ranks and nodes.",
+    "teardown": "No cause: part of shutting down. What failed was said before it.",
+    "context": "No failure by itself.",
+}
+_AS_CAUSE = {
+    "configuration": "The cause if nothing failed before it: the configuration is at fault.",
+    "application": "The cause if nothing failed before it: the program or its data is at fault.",
+    "hardware": "The cause if nothing failed before it: hardware is at fault.",
+    "infrastructure": "The cause if nothing failed before it: what the job runs on is at fault, not the job.",
+    "unknown": "The failure began here if nothing failed before it; whose fault it is, the line alone does not say.",
 }
 _STATUS = {
     "stable": "seen in a real log",
@@ -93,9 +99,16 @@ class Part:
         return any((self.prose, self.bullets, self.rows, self.steps, self.lines, self.linked, self.links))
 
 
+def in_short(entry: Signature) -> tuple[str, ...]:
+    """What the line means for the reader, and where to begin: two sentences."""
+    meaning = _WITHOUT_CAUSE.get(entry.role) or _AS_CAUSE[entry.class_]
+    begin = next((step for step in entry.fix if step.kind == "read-only"), entry.fix[0] if entry.fix else None)
+    return meaning, *([f"Begin with: {_spelt(begin.do).rstrip('.')}."] if begin else [])
+
+
 def facts_line(entry: Signature) -> str:
     """Class, subject and role in one line."""
-    return f"{entry.class_}, {entry.subclass} ({entry.role}: {_ROLES[entry.role]})"
+    return f"{entry.class_}, {entry.subclass}, {entry.role}"
 
 
 def about_line(entry: Signature) -> str:
@@ -112,6 +125,7 @@ def _parts(found: Explained) -> Iterator[Part]:
     entry = found.entry
     if found.numbers:
         yield Part("Your numbers", prose=tuple(found.numbers))
+    yield Part("In short", prose=(" ".join(in_short(entry)),))
     catalog = xid_catalog()
     said = (catalog[xid].sentence(xid) if xid in catalog else f"Xid {xid}: not listed" for xid in found.xids)
     yield Part("NVIDIA's catalog says", bullets=tuple(said))

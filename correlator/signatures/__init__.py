@@ -2,7 +2,7 @@
 
 from correlator.signatures.match import assign, own_patterns
 from correlator.signatures.model import CLASSES, ROLES, Signature, Step, by_id, load_signatures
-from correlator.signatures.near import nearest
+from correlator.signatures.near import nearest, titled
 
 __all__ = [
     "CLASSES",
@@ -14,4 +14,5 @@ __all__ = [
     "load_signatures",
     "nearest",
     "own_patterns",
+    "titled",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,6 +49,24 @@ def _entries() -> tuple[tuple[_Entry, ...], dict[str, float]]:
         found.append(_Entry(s, phrases, frozenset(phrases.split()), frozenset(_words(headline))))
     counts = Counter(word for entry in found for word in entry.words)
     return tuple(found), {word: math.log(1 + len(found) / count) for word, count in counts.items()}
+
+
+def titled(text: str) -> list[Signature]:
+    """The entries that have ``text`` as their title or as another printed text, whatever the case and the spacing."""
+    return _titles().get(_spelling(text), [])
+
+
+def _spelling(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+@lru_cache(maxsize=1)
+def _titles() -> dict[str, list[Signature]]:
+    found: dict[str, list[Signature]] = defaultdict(list)
+    for s in load_signatures():
+        for text in {_spelling(s.title), *(_spelling(other.text) for other in s.literals)}:
+            found[text].append(s)
+    return found
 
 
 def nearest(text: str, limit: int = 5) -> list[Signature]:
