@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from correlator.events import BODY_LIMIT, Found
@@ -32,14 +32,15 @@ class _Entry:
     last: int
     index: int | None
     values: dict[str, list[str]] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)  # of the last line that is not empty of each field
     done: bool = False
 
 
 def read_report(lines: Sequence[str]) -> list[Found]:
     """One event per entry of a failure report, or of several reports that were woven into each other.
 
-    Entry 0 is the one that the agent calls the root cause. A woven report is told apart by its fields alone: a field
-    goes to the oldest entry that lacks it.
+    Entry 0 is the one that the agent calls the root cause; the place of each is its signal, exception or exit code. A
+    woven report is told apart by its fields alone: a field goes to the oldest entry that lacks it.
     """
     if not _SECTION.match(lines[0]):
         return []
@@ -62,6 +63,8 @@ def read_report(lines: Sequence[str]) -> list[Found]:
         elif in_traceback and (text.startswith("  ") or not text.strip()):
             entries[-1].values["traceback"].append(text[2:])
             entries[-1].last = position
+            if text.strip():
+                entries[-1].places["traceback"] = position
         elif not _SECTION.match(text) and text.strip():
             foreign += 1
             if foreign > _PATIENCE:
@@ -70,7 +73,7 @@ def read_report(lines: Sequence[str]) -> list[Found]:
         foreign = 0
     found = [_found(entry) for entry in entries if len(entry.values) > 1]
     if found and closed_at > found[-1].last:
-        found[-1] = Found(found[-1].first, closed_at, found[-1].fields, body=found[-1].body)
+        found[-1] = replace(found[-1], last=closed_at)
     return found
 
 
@@ -82,7 +85,7 @@ def _add(entries: list[_Entry], pending: list[tuple[int, int]], position: int, n
         lacking = _Entry(start, position, index)
         entries.append(lacking)
     lacking.values[name] = [value]
-    lacking.last = position
+    lacking.last = lacking.places[name] = position
 
 
 def _finish(entries: Sequence[_Entry]) -> None:
@@ -114,7 +117,9 @@ def _found(entry: _Entry) -> Found:
         fields |= {"type": root.type, "message": root.message[:1000]}
     order = ("time", "host", "rank", "exitcode", "error_file")
     body = ", ".join(f"{name} {values[name]}" for name in order if values.get(name))
-    return Found(entry.first, entry.last, fields, body=f"{body}, traceback {told}"[:BODY_LIMIT])
+    telling = "traceback" if stacks or told.startswith("Signal ") else "exitcode"
+    at = entry.places.get(telling, entry.first)
+    return Found(entry.first, entry.last, fields, body=f"{body}, traceback {told}"[:BODY_LIMIT], at=at)
 
 
 def _indent(text: str) -> int:

@@ -357,7 +357,7 @@ def report(
     def entry(index: int, which: tuple[int, int, int]) -> Lines:
         rank, local, code = which
         name = {-9: "  (SIGKILL)", -15: "  (SIGTERM)", -6: "  (SIGABRT)", -11: "  (SIGSEGV)"}.get(code, " ")
-        told = f"Signal {-code} received by PID {pid(rank)}" if code < 0 else "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"  # fmt: skip
+        told = f"Signal {-code}{name[1:]} received by PID {pid(rank)}" if code < 0 else "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"  # fmt: skip
         return [
             f"[{index}]:",
             f"  time      : {clock(at, '%Y-%m-%d_%H:%M:%S')}",

@@ -270,6 +270,18 @@ def test_the_schedulers_word_takes_no_rank_from_an_error_beside_it(tmp_path):
     assert found.initiator.ranks == []
 
 
+@pytest.mark.parametrize(("code", "telling"), [(1, "exitcode  : 1"), (-9, "Signal 9 (SIGKILL) received by PID")])
+def test_what_only_the_report_tells_is_cited_by_its_telling_line_and_timed_by_the_ranks_own(tmp_path, code, telling):
+    """The rank wrote until second 30; ten minutes later the others timed out and the launcher reported its exit code."""
+    files = {f"rank_{r}.log": [*iterations(30), *watchdog(r, 630)] for r in (0, 2, 3)}
+    files["rank_1.log"] = iterations(30)
+    files["launcher.log"] = [*stops(640, 0, 2, 3), *report("gpu-a017", 641, (1, 1, code))]
+    first = diagnose(tmp_path, files).initiator
+    assert first.ranks == [1] and telling in first.first_error.text
+    half = first.time_uncertainty_s
+    assert half == pytest.approx(305, abs=6) and first.time.minute == 5
+
+
 # --- one rank's life ------------------------------------------------------------------------------------------------
 
 

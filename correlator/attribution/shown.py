@@ -59,14 +59,25 @@ def time_of(facts: Facts, incident: Incident) -> tuple[int | None, int | None]:
     """When it happened (corrected ns) and the half width; the latter None: the time is the last sign of life before.
 
     A line without a stamp of its own lies between the stamp before it and the first stamp with which the launcher of
-    its node shows that it was over.
+    its node shows that it was over; what a launcher tells of a rank, between the rank's last line and the telling.
     """
     if incident.time is None or not incident.inherited:
         return incident.time, incident.bound
+    alive = _last_own_sign(facts, incident)
+    if alive is not None and alive < incident.time:
+        return (alive + incident.time) // 2, (incident.time - alive) // 2
     after = [r.time for r in facts.rows if r.time is not None and r.time >= incident.time and _bounds(incident, r)]
     if not after:
         return incident.time, None
     return (incident.time + min(after)) // 2, (min(after) - incident.time) // 2
+
+
+def _last_own_sign(facts: Facts, incident: Incident) -> int | None:
+    """Where the line is the launcher's about one rank: when that rank wrote its last line (corrected ns)."""
+    if incident.event.partition(".")[0] not in _SPEAK_ABOUT_RANKS or len(incident.ranks) != 1:
+        return None
+    known = facts.topology.ranks.get(incident.ranks[0])
+    return None if known is None else facts.clocks.corrected(known.node, known.last_ns)
 
 
 def _bounds(incident: Incident, row: Row) -> bool:
