@@ -27,6 +27,7 @@ from correlator.containers.support import bug_report_host, sos_hosts
 from correlator.containers.tar import unpack_tar
 from correlator.containers.unpack import Contents, Unpacker
 from correlator.containers.zip import unpack_zip
+from correlator.core_files import CORE_HEAD, is_core
 from correlator.errors import NothingReadable, UsageError
 from correlator.flightrecorder.reader import is_dump
 from correlator.path_claims import PathClaims, path_claims
@@ -279,6 +280,8 @@ class _Finder:
                 if kind == "tar" or (kind == "zip" and compression is None):
                     self._open_archive(path, name, mtime_ns, kind, compression, depth + 1, budget or Budget(size))
                     return
+                if is_core(text):
+                    text = read_head(path, compression, CORE_HEAD)
                 dump = is_dump(name, text)
                 reason = None if dump else binary_reason(text)
             except OSError as error:

@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Literal
 
-from correlator.json_documents import holds_records, record_lines
+from correlator.core_files import core_reason, is_core
+from correlator.documents import reader_of
 from correlator.unpacked import DECODERS, unpacked
 
 #: Bytes looked at to decide what a file is.
@@ -34,7 +35,8 @@ LEAST_UNPACKED, MOST_UNPACKED = 256 << 20, 64 << 30
 
 #: First bytes of formats that no logger writes.
 _MAGICS = (
-    (b"\x7fELF", "an executable or core dump"),
+    (b"\x7fELF", "an executable"),
+    (b"LPKSHHRH", "the journal's own file; export it with `journalctl --file NAME -o json`"),
     (b"PK\x03\x04", "a zip archive"),
     (b"PK\x05\x06", "a zip archive"),
     (b"\x80\x02", "a Python pickle"),
@@ -56,6 +58,8 @@ _MAGICS = (
 )
 
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+#: Bytes by which UTF-16 without a mark is told, and which share of its characters is one byte and a zero.
+_UTF16_SAMPLE, _UTF16_SHARE = range(16, 1025), 0.9
 
 #: Control bytes that loggers do print: tab, LF, CR, form feed, backspace, bell, escape.
 _TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(32, 127)) | set(range(128, 256)))
@@ -67,10 +71,23 @@ def compression_of(head: bytes) -> str | None:
 
 
 def utf16_of(head: bytes) -> str | None:
-    """Name of the UTF-16 codec that a byte order mark announces; None without one."""
+    """Name of the UTF-16 codec of a text with these first bytes; None for every other one.
+
+    Without a byte order mark it is told by its zeros, one in nearly every pair of bytes and always on the same side.
+    """
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return None
-    return next((name for mark, name in _UTF16.items() if head.startswith(mark)), None)
+    if marked := next((name for mark, name in _UTF16.items() if head.startswith(mark)), None):
+        return marked
+    sample = head[: _UTF16_SAMPLE.stop - 1]
+    sample = sample[: len(sample) // 2 * 2]
+    if len(sample) not in _UTF16_SAMPLE:
+        return None
+    for codec, text, zeros in (("utf-16-le", sample[::2], sample[1::2]), ("utf-16-be", sample[1::2], sample[::2])):
+        printed = len(text) - len(text.translate(None, _TEXT))
+        if 0 not in text and min(zeros.count(0), printed) >= _UTF16_SHARE * len(text):
+            return codec
+    return None
 
 
 def archive_of(head: bytes) -> Literal["tar", "zip"] | None:
@@ -95,6 +112,8 @@ def binary_reason(head: bytes) -> str | None:
     """
     if utf16_of(head):
         return None
+    if is_core(head):
+        return core_reason(head)
     for magic, what in _MAGICS:
         if head.startswith(magic):
             return what
@@ -223,7 +242,7 @@ def _blocks(stream: IO[bytes], block: int, limit: int | None) -> Iterator[bytes]
 
 def is_recoded(head: bytes) -> bool:
     """Whether ``iter_bytes`` gives another text than the stored one, whose first bytes these are."""
-    return utf16_of(head) is not None or holds_records(head)
+    return utf16_of(head) is not None or reader_of(head) is not None
 
 
 def _separated(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -234,7 +253,8 @@ def _separated(pieces: Iterator[bytes]) -> Iterator[bytes]:
     if not first:
         return
     whole = chain((first,), pieces)
-    yield from record_lines(whole) if holds_records(first) else whole
+    reader = reader_of(first)
+    yield from whole if reader is None else reader(whole)
 
 
 def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -246,7 +266,7 @@ def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield from pieces
         return
     decoder = codecs.getincrementaldecoder(codec)(errors="replace")
-    yield decoder.decode(first[2:]).encode("utf-8", errors="replace")
+    yield decoder.decode(first).removeprefix("\ufeff").encode("utf-8", errors="replace")
     for piece in pieces:
         yield decoder.decode(piece).encode("utf-8", errors="replace")
     yield decoder.decode(b"", final=True).encode("utf-8", errors="replace")

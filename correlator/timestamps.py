@@ -165,8 +165,8 @@ _MONTH_DAY = re.compile(rf"(\d\d)-(\d\d) {_HMS}")
 # 1714542018.123456 (journalctl short-unix) · 1714542018123 (ms) · 1714542018123456789 (ns)
 _EPOCH = re.compile(r"(1[4-9]\d{8}|2[0-3]\d{8})(?:\.(\d{1,9})|(\d{3}|\d{6}|\d{9}))?(?![\d.])")
 _TIME = re.compile(rf"{_HMS}(?![\d:])")
-# May  1 07:40:18 · May 01 07:40:18.123456 · May  1 07:40:18 2024
-_SYSLOG = re.compile(rf"{_MONTH} +(\d\d?) {_HMS}(?: (\d{{4}})(?![\d.:]))?")
+# May  1 07:40:18 · May 01 07:40:18.123456 · May  1 07:40:18 2024 · May  1 2024 07:40:18 (switches)
+_SYSLOG = re.compile(rf"{_MONTH} +(\d\d?)(?: (\d{{4}}))? {_HMS}(?: (\d{{4}})(?![\d.:]))?")
 # Wed May  1 07:40:18 2024 · Wed May  1 07:40:18 CEST 2024 · Wed May 01 07:40:18.123456 2024
 _CTIME = re.compile(rf"{_DOW} {_MONTH} +(\d\d?) {_HMS}(?: ([A-Z]{{3,4}}|[+-]\d{{4}}))? (\d{{4}})(?!\d)")
 # Wed 2024-05-01 07:40:18 CEST (journalctl short-full)
@@ -239,7 +239,8 @@ def _digits_first(text: str, pos: int, clock: Clock) -> Stamp | None:
 
 def _letters_first(text: str, pos: int, clock: Clock) -> Stamp | None:
     if m := _SYSLOG.match(text, pos):
-        return _build(clock, m, (int(m[7]) if m[7] else None, MONTHS[m[1]], int(m[2])), 3)
+        year = m[3] or m[8]
+        return _build(clock, m, (int(year) if year else None, MONTHS[m[1]], int(m[2])), 4)
     if m := _CTIME.match(text, pos):
         return _build(clock, m, (int(m[8]), MONTHS[m[1]], int(m[2])), 3, m[7])
     if m := _FULL.match(text, pos):

@@ -215,11 +215,16 @@ def test_bug_reports_of_nodes(tmp_path: Path) -> None:
 
 
 def test_binaries_in_archives_are_left_there(tmp_path: Path, spools: Path) -> None:
-    members = {"a.log": b"BOOM\n", "w.bin": bytes(range(256)) * 99, "core": b"\x7fELF" + bytes(99), "t.py": b"BOOM\n"}
+    members = {
+        "a.log": b"BOOM\n",
+        "w.bin": bytes(range(256)) * 99,
+        "core": b"\x7fELF\2\1" + bytes(10) + b"\4" + bytes(99),
+        "t.py": b"BOOM\n",
+    }
     put(tmp_path, tar(members), "in/x.tar")
     result = read(tmp_path / "in")
     assert reasons(result) == {
-        "x.tar!/core": "an executable or core dump",
+        "x.tar!/core": "a core dump, no log; gdb reads it",
         "x.tar!/t.py": "program code, not a log",
         "x.tar!/w.bin": "binary data",
     }

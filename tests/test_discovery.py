@@ -8,7 +8,9 @@ import lzma
 import os
 import pickle
 import socket
+import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -159,6 +161,56 @@ def test_checkpoints_and_other_binaries_are_skipped(tmp_path: Path) -> None:
     assert {skip.name for skip in found.skipped} == {
         "a.parquet", "core.4711", "model.pt", "old.pt", "w.safetensors", "weights.bin",
     }  # fmt: skip
+
+
+def core(name: bytes, pid: int, signal: int, *, order: str = "<", mappings: int = 300) -> bytes:
+    """A core file as Linux writes it: header, the notes' place and those of many mappings, notes."""
+    status = struct.pack(f"{order}3ih2xQQi", signal, 0, 0, signal, 0, 0, pid).ljust(336, b"\0")
+    process = struct.pack(f"{order}4B4xQIIiiii16s80s", 0, 82, 0, 0, 0, 0, 0, pid, 1, 1, 1, name, name)
+    notes = b"".join(
+        struct.pack(f"{order}III8s", 5, len(content), kind, b"CORE") + content
+        for kind, content in ((1, status), (3, process), (1, status.replace(bytes([signal]), b"\0")))
+    )
+    start = 64 + 56 * (1 + mappings)
+    head = struct.pack(
+        f"{order}4s4B8xHHIQQQIHHHHHH",
+        b"\x7fELF",
+        2,
+        1 + (order == ">"),
+        1,
+        0,
+        4,
+        62,
+        1,
+        0,
+        64,
+        0,
+        0,
+        64,
+        56,
+        1 + mappings,
+        0,
+        0,
+        0,
+    )
+    table = struct.pack(f"{order}IIQQQQQQ", 4, 0, start, 0, 0, len(notes), 0, 4)
+    return head + table + struct.pack(f"{order}IIQQQQQQ", 1, 0, 0, 0, 0, 0, 0, 0) * mappings + notes + bytes(4096)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_core_file_is_left_out_by_the_name_of_its_program(
+    tmp_path: Path, order: str, pack: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "a.log").write_bytes(LINE)
+    (tmp_path / "core").write_bytes(pack(core(b"python3", 4711, 11, order=order)))
+    (skipped,) = discover([tmp_path]).skipped
+    assert (skipped.name, skipped.why) == ("core", "a core dump of python3 (pid 4711, signal 11), no log; gdb reads it")
+
+
+@pytest.mark.parametrize("size", [18, 60, 64, 100, 20_000])
+def test_a_core_file_cut_off_is_still_one(size: int) -> None:
+    assert (binary_reason(core(b"python3", 4711, 11)[:size]) or "").startswith("a core dump")
 
 
 @pytest.mark.parametrize(

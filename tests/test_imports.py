@@ -19,7 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for names in (
         "errors events diagnosis hostlist phrases untrusted worker_pool",
         "plugins signatures",
-        "containers discovery path_claims reading repeated_hour json_documents unpacked rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints flightrecorder",
+        "containers core_files discovery path_claims reading repeated_hour documents unpacked rawtext scan records envelopes timestamps ingest grid topology clocks checkpoints flightrecorder",
         "cascade",
         "attribution",
         "preflight lookup",

@@ -35,8 +35,10 @@ def test_odd_bytes(tmp_path: Path, content: bytes) -> None:
     assert row["body"].strip("\ufffd(") == "BOOM"
 
 
-def test_utf16_is_recoded(tmp_path: Path) -> None:
-    result = read(put(tmp_path, "hello\nBOOM seq=7\n".encode("utf-16")))
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_utf16_is_recoded_with_and_without_its_mark(tmp_path: Path, codec: str, end: str) -> None:
+    result = read(put(tmp_path, f"hello \u4e2d{end}BOOM seq=7{end}".encode(codec)))
     assert (one(result)["line"], one(result)["seq"], result.lines) == (2, 7, 2)
 
 

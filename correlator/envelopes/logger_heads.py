@@ -10,11 +10,17 @@ from correlator.envelopes.peeled import FileContext, Peeled
 from correlator.events import Severity
 from correlator.timestamps import MONTHS, SECOND, Stamp, fraction, hms_s, match_stamp, match_time_of_day
 
-_SYSLOG_TAG = re.compile(r" ([\w.-]+) ([\w./@() -]{1,48}?)(?:\[(\d+)\])?: ")
+# `` node012 kernel: ``, and with facility and level in between, as busybox and some templates of rsyslog print them
+_SYSLOG_TAG = re.compile(
+    r" ([\w.-]+) (?:(?:kern|user|daemon|syslog|auth|authpriv|cron|local[0-7])\.([a-z]{3,7}) )?"
+    r"([\w./@() -]{1,48}?)(?:\[(\d+)\])?: "
+)
 _NOT_HOSTS = frozenset(
     {"DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "NOTICE", "TRACE", "-", "UTC"}
 )
-_FACILITY = re.compile(r"(?:kern|user|daemon|syslog|auth)\s*:(emerg|alert|crit|err|warn|notice|info|debug)\s*: (?=\[)")
+_FACILITY = re.compile(
+    r"(?:kern|user|daemon|syslog|auth)\s*:(emerg|alert|crit|err|warn|notice|info|debug)\s*: (?=\[|\d{4}-)"
+)
 _DMESG_E = re.compile(rf"\[({'|'.join(MONTHS)}) ?(\d\d?) (\d\d):(\d\d)\] ")
 _DMESG_DELTA = re.compile(r"\[ {1,6}\+\d+\.\d{6}\] ")
 
@@ -22,12 +28,12 @@ _DMESG_DELTA = re.compile(r"\[ {1,6}\+\d+\.\d{6}\] ")
 def _syslog_tail(rest: str, p: Peeled, strict: bool) -> str | None:
     """`` node012 kernel: [123.456] text`` behind a syslog stamp; None when the words are not host and tag."""
     match = _SYSLOG_TAG.match(rest)
-    if not match or match[1] in _NOT_HOSTS or (strict and match[2] != "kernel" and not match[3]):
+    if not match or match[1] in _NOT_HOSTS or (strict and match[3] != "kernel" and not match[2] and not match[4]):
         return None
     p.claim_node(match[1])
-    p.logger, p.headed = match[2], True
-    if match[3]:
-        p.pid = int(match[3])
+    p.logger, p.headed = match[3], True
+    if match[4]:
+        p.pid = int(match[4])
     return p.take_uptime(rest[match.end() :])
 
 
@@ -71,6 +77,8 @@ _NEMO = re.compile(r"\[NeMo ([DIWEC]) (?=\d)")
 _NEMO_END = re.compile(r" ([\w./<>-]+:\d+)(?: rank:(\d+))?\] ?")
 _TITAN = re.compile(r"\[(titan)\] (?=\d)")
 _OPEN_BRACKET = re.compile(r"\s{0,2}\[(?=[\dJFMASONDTW])")
+# dmesg -T -d: "[Wed May  1 07:40:18 2024 <    0.000123>] "
+_SINCE_LAST = re.compile(r" <[ \d.]{1,20}>(?=\])")
 # [2024-05-01 07:40:18 DP0 TP5 EP0 PP0]
 _SGLANG = re.compile(r"((?: (?:DP|TP|EP|PP)\d+)+)\]")
 # Where nothing but tensors and experts is split, the tensor rank is the rank.
@@ -166,6 +174,8 @@ def bracket_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
     if stamp is None:
         return None
     rest = text[stamp.end :]
+    if since := _SINCE_LAST.match(rest):
+        rest = rest[since.end() :]
     if dims := _SGLANG.match(rest):
         p.identity.append(dims[1].strip())
         if alone := _ONLY_TENSOR.fullmatch(dims[1]):

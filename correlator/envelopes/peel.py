@@ -31,7 +31,7 @@ from correlator.envelopes.logger_heads import (
     pbs,
 )
 from correlator.envelopes.peeled import FileContext, Peeled, Rule
-from correlator.envelopes.transports import angle, cri, json_record, labelled
+from correlator.envelopes.transports import angle, cri, json_record, labelled, syslog
 from correlator.timestamps import MONTHS, announced_stamp
 from correlator.untrusted import shorten_runs
 
@@ -40,7 +40,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 _BRACKET: tuple[Rule, ...] = (
     kubectl, rank_prefix, c10, mpi, fan_in, json_record, bracket_kernel, cann, bracket_head, rank_colon, claims,
 )  # fmt: skip
-_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, bare_stamp, claims)
+_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, syslog, bare_stamp, claims)
 _UPPER: tuple[Rule, ...] = (glog, alerted, level_first, fan_in, bare_stamp, host_slot, rank_word, claims)
 _LOWER: tuple[Rule, ...] = (fan_in, facility, host_slot, rank_word, claims)
 _RULES: dict[str, tuple[Rule, ...]] = {

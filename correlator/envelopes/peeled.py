@@ -40,8 +40,9 @@ class FileContext:
 
 #: More equal lines than this one line cannot stand for.
 _MOST_REPEATS = 1_000_000_000
-# [123456.789012] · [123456.789012 <    0.000123>] · [  130.456250] [ T1946] (kernels that print the caller)
-_UPTIME = re.compile(r"\[ *(\d{1,9})\.(\d{6})(?: <[ \d.]+>)?\] ?(?:\[ *[TC]\d{1,7}\] ?)?")
+# [123456.789012] · [123456.789012 <    0.000123>] · [  130.456250] [ T1946] (kernels that print the caller);
+# journalctl -o short-delta marks differences across boots by a star
+_UPTIME = re.compile(r"\[ *(\d{1,9})\.(\d{6})(?: <[ \d.]+[ *]?>)?\] ?(?:\[ *[TC]\d{1,7}\] ?)?")
 # 3,2212,4053155111,-;text (/dev/kmsg: priority, number, microseconds since boot, flags)
 _KMSG = re.compile(r"\d{1,4},\d{1,18},(\d{1,15}),[-c](?:,[\w=:+.-]{1,80})*;")
 

@@ -15,9 +15,14 @@ from correlator.untrusted import read_json, read_number, shorten_runs
 
 # 2024-05-01T05:40:18.123456789Z stderr F text
 _CRI = re.compile(r"(?=\d{4}-\d\d-\d\dT)(\S+) (stdout|stderr) ([FP])(?: |$)")
-# <34>1 2024-05-01T07:40:18.123456+02:00 node012 app 4711 msgid [sd] text
-_RFC5424 = re.compile(r"<\d{1,3}>1 (?=\d)(\S+) (\S+) (\S+) (\S+) \S+ (?:-|(?:\[[^\]]*\])+) ?")
-_PRIORITY = re.compile(r"<\d{1,3}>(?=[\[A-Z])")
+# <34>1 2024-05-01T07:40:18.123456+02:00 node012 app 4711 msgid [id@1 name="value"] text, of which any part may be "-";
+# on a TCP connection the message's length stands in front, and some collectors drop the priority.
+_PARAMETER = r'[^\s=\]"]{1,64}="(?:[^"\\]|\\.)*"'
+_RFC5424 = re.compile(
+    r"(?:\d{1,6} (?=<))?(?:<\d{1,3}>)?1 (-|\d{4}-\d\d-\d\dT\S+) (\S+) (\S+) (\S+) \S+ "
+    rf"(?:-|(?:\[[^\s=\]\"]{{1,64}}(?: {_PARAMETER})*\])+)(?: \ufeff?|$)"
+)
+_PRIORITY = re.compile(r"(?:\d{1,6} )?<\d{1,3}>(?=[\[A-Z]|\d{4}-\d\d-\d\dT)")
 # <stdout rank="3">text</stdout>
 _XML = re.compile(r'<(stdout|stderr) rank="(\d+)">(.*?)(?:</\1>)?$')
 
@@ -35,22 +40,29 @@ def cri(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 def angle(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """What begins with ``<``: syslog with its priority, dmesg with its level, Open MPI's XML."""
-    if match := _RFC5424.match(text):
-        if stamp := match_stamp(match[1], 0, ctx.clock):
-            p.stamp(stamp)
-        p.claim_node(match[2])
-        p.logger, p.headed = match[3], True
-        if (pid := read_number(match[4])) is not None:
-            p.pid = pid
-        return p.take_uptime(text[match.end() :])
+    if (rest := syslog(text, p, ctx)) is not None:
+        return rest
     if match := _XML.match(text):
         p.stream = match[1]
         p.claim_rank(int(match[2]))
         p.identity.append(match[2])
         return match[3]
-    if match := _PRIORITY.match(text):
-        return text[match.end() :]
     return None
+
+
+def syslog(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """Syslog on the wire: all of RFC 5424's head, or the priority in front of an older one."""
+    if match := None if p.headed else _RFC5424.match(text):
+        if stamp := match_stamp(match[1], 0, ctx.clock):
+            p.stamp(stamp)
+        if match[2] != "-":
+            p.claim_node(match[2])
+        p.logger, p.headed = match[3], True
+        if (pid := read_number(match[4])) is not None:
+            p.pid = pid
+        return p.take_uptime(text[match.end() :])
+    match = _PRIORITY.match(text)
+    return text[match.end() :] if match else None
 
 
 def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:

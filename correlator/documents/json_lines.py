@@ -2,7 +2,8 @@
 
 Loki's answers and exports (``{"data": {"result": [{"stream": {labels}, "values": [[ns, line], …]}]}}``, the list of
 streams alone, one stream a line), Fluent Bit's arrays of records, and the journal's JSON, in which a message that is
-not clean text is an array of byte values. What is not of such a form passes as it is.
+not clean text is an array of byte values. Of a document that is cut off, the records that are whole. What is not of
+such a form passes as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from correlator.documents.torn import records_in, values_in
 from correlator.untrusted import read_json, read_number
 
 #: A longer line passes as it is: nothing that is asked of Loki or flushed by Fluent Bit comes near it.
@@ -26,6 +28,9 @@ _DOCUMENT = re.compile(
     rb'|\{\s*"streams"\s*:\s*\[|\[?\s*\{\s*"stream"\s*:\s*\{'
     rb'|\[\s*\{\s*"(?:date|time|timestamp|@timestamp)"\s*:)'
 )
+# The end of an answer of Loki whose beginning is lost: pairs of time and line.
+_PAIR = re.compile(rb'\["1\d{18}",\s?"')
+_PAIRS_TOLD = 3
 _JOURNAL = re.compile(rb'\s*\{\s*"[A-Z_]')
 _BYTE_ARRAY = re.compile(rb'"MESSAGE"\s*:\s*\[')
 
@@ -33,8 +38,11 @@ _BYTE_ARRAY = re.compile(rb'"MESSAGE"\s*:\s*\[')
 def holds_records(head: bytes) -> bool:
     """Whether the first bytes are those of such a file."""
     sample = head[:_SAMPLE]
-    return bool(_DOCUMENT.match(sample)) or (
-        bool(_JOURNAL.match(sample)) and b'"__REALTIME_TIMESTAMP"' in sample.partition(b"\n")[0]
+    first = sample.partition(b"\n")[0]
+    return (
+        bool(_DOCUMENT.match(sample))
+        or (bool(_JOURNAL.match(sample)) and b'"__REALTIME_TIMESTAMP"' in first)
+        or len(_PAIR.findall(first)) >= _PAIRS_TOLD
     )
 
 
@@ -63,16 +71,26 @@ def record_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _replaced(line: bytes) -> bytes:
-    if not (_DOCUMENT.match(line) or _BYTE_ARRAY.search(line)):
+    if not (_DOCUMENT.match(line) or _BYTE_ARRAY.search(line) or _PAIR.search(line)):
         return line
-    limit = max(MAX_DOCUMENT, _GROWTH * len(line))
+    document = read_json(line)
+    if document is not None:
+        return as_lines(_records(document), len(line)) or line
+    text = line.decode("utf-8", "replace")
+    return as_lines(values_in(text), len(line)) or as_lines(records_in(text), len(line)) or line
+
+
+def as_lines(records: Iterable[dict[str, Any]], size: int) -> bytes:
+    """One line of JSON a record, of a document of ``size`` bytes; nothing where they would take far more than it."""
+    limit = max(MAX_DOCUMENT, _GROWTH * size)
     lines: list[bytes] = []
-    for record in _records(read_json(line)):
-        lines.append(json.dumps(record).encode() + b"\n")
-        limit -= len(lines[-1])
-        if limit < 0:
-            return line
-    return b"".join(lines) or line
+    for record in records:
+        for value in _values(record):
+            lines.append(json.dumps(value).encode() + b"\n")
+            limit -= len(lines[-1])
+            if limit < 0:
+                return b""
+    return b"".join(lines)
 
 
 def _records(document: Any) -> Iterator[dict[str, Any]]:
@@ -81,7 +99,7 @@ def _records(document: Any) -> Iterator[dict[str, Any]]:
         data = next((data[name] for name in ("result", "streams") if isinstance(data.get(name), list)), [document])
     for value in data if isinstance(data, list) else []:
         if isinstance(value, dict):
-            yield from _values(value)
+            yield value
 
 
 def _values(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
