@@ -14,30 +14,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from correlator.bundle import custody, story
-from correlator.bundle.attachments import Attached, attach, find_attachments
+from correlator.bundle import custody
+from correlator.bundle.attachments import Attached, attach
 from correlator.bundle.bag import MANIFEST, bag_files, write_bag
-from correlator.bundle.checklist import run_checklist
-from correlator.bundle.decision import decide
-from correlator.bundle.excerpts import Cut, cut_excerpts, find_quotes, learn_quotes, masked_piece
-from correlator.bundle.excluded import other_causes
-from correlator.bundle.identity import identity_of, software_of, vendor_of
-from correlator.bundle.labels import labels_of
-from correlator.bundle.model import SCHEMA_ID, Case, Decision, Head, RedactionRecord
+from correlator.bundle.excerpts import Cut, cut_excerpts, learn_quotes, masked_piece
+from correlator.bundle.gathered import Gathered, gather
+from correlator.bundle.model import SCHEMA_ID, Attachment, Case, Decision, RedactionRecord
 from correlator.bundle.page import render_page
 from correlator.bundle.papers import digest_of, json_bytes, readme_of, statement_of
 from correlator.bundle.placeholders import Placeholders, read_map, write_map
 from correlator.bundle.redaction import Redactor, kinds_at
 from correlator.bundle.sources import Sources, UnreadableSource
-from correlator.bundle.subject import Choice, choose_subject, in_time, rows_about
-from correlator.bundle.timeline import timeline_rows, timeline_table
+from correlator.bundle.subject import Choice
+from correlator.bundle.timeline import timeline_table
 from correlator.diagnosis import to_json
 from correlator.errors import CorrelatorError, UsageError
 from correlator.event_export import to_csv, to_parquet
 from correlator.graph_svg import draw_svg
-from correlator.records import moment
-from correlator.report.sayings import job_line
-from correlator.timestamps import SECOND
 
 if TYPE_CHECKING:
     from correlator.pipeline import Diagnosis
@@ -97,9 +90,8 @@ def write_bundle(diagnosis: Diagnosis, target: Path, options: Options) -> Bundle
     placeholders.level, placeholders.kinds = options.redact, kinds_at(options.redact, options.mask, options.keep)
     placeholders.logs = [str(Path(place).resolve()) for place in options.places if Path(place).exists()]
     case, content = _describe(diagnosis, options, placeholders)
-    tool = f"rank-correlator {version('rank-correlator')}"
     who = options.operator or Redactor(placeholders, placeholders.kinds).text(f"USER={_user()}").removeprefix("USER=")
-    chain = custody.Chain(who, _host_alias(placeholders), tool)
+    chain = custody.Chain(who, _host_alias(placeholders), _tool())
     chain.add("read", content.digests, "original files that are quoted or attached, as found; opened for reading only")
     chain.add("cut", {c.excerpt.path: c.excerpt.sha256 for c in content.cuts}, "excerpts, masked as the case says")
     attached = {a.attachment.path: a.attachment.sha256 or "" for a in content.attached if a.attachment.path}
@@ -116,7 +108,7 @@ def write_bundle(diagnosis: Diagnosis, target: Path, options: Options) -> Bundle
     info = {
         "External-Identifier": case.case_id,
         "External-Description": case.decision.headline,
-        "Bag-Software-Agent": tool,
+        "Bag-Software-Agent": _tool(),
         "Bag-Size": f"{sum(map(len, content.payload.values())):,} bytes",
     }
     files = bag_files(content.payload, info, tags)
@@ -140,63 +132,15 @@ class _Content:
 
 def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders) -> tuple[Case, _Content]:
     """The case and the payload, everything masked."""
-    document, facts = diagnosis.document, diagnosis.facts
-    problems: list[str] = []
-    sources = Sources(facts.ingested.sources)
-    subject = choose_subject(document, facts, options.choice)
-    about = rows_about(facts, subject)
-    on_node = in_time([row for row in facts.rows if subject.is_on_node(row)])
-    vendor = vendor_of(about)
-    fault = next((row.time for row in about if row.severity in ("error", "fatal") and row.time is not None), None)
-    if subject.is_initiator and document.initiator.time is not None:
-        fault = int(document.initiator.time.timestamp() * SECOND)
-    candidates = find_attachments(facts, sources, subject, problems)
-    identity = identity_of(subject, vendor, about, on_node)
-    tests = run_checklist(subject, vendor, about, on_node, candidates, fault)
-    decision = decide(document, subject, vendor, about, tests, identity)
-    if decision.status == "not-hardware":
+    sources = Sources(diagnosis.facts.ingested.sources)
+    found = gather(diagnosis, sources, options.choice, _tool())
+    if found.decision.status == "not-hardware":
         if not options.force:
-            raise NotHardware(f"{decision.headline}: {decision.why} --force makes the bundle all the same")
-        decision.forced = True
-    excluded = other_causes(document, about, on_node, candidates)
-    first, past = story.first_fault(document, facts, about), story.history(about, fault)
-    taken = story.actions_taken(facts, subject)
-    readings = story.counters(about, fault)
-    signs = [*first, *past, *taken, *(sign for criterion in decision.criteria for sign in criterion.signs)]
-    facts_found = [fact for group in identity for fact in group.facts]
-    places = [s.source for s in signs] + [f.source for f in facts_found if f.source] + [r.source for r in readings]
-    places += [test.source for test in tests if test.source] + [entry.source for entry in excluded if entry.source]
-    cited = {(place.file, place.line) for place in places}
-    rows, more = timeline_rows(document, facts, subject)
-    quotes = find_quotes(
-        sources, diagnosis.table, story.wanted_quotes(document, facts, subject, about, cited), problems
-    )
-
-    redactor = Redactor(placeholders, placeholders.kinds, _hosts(diagnosis))
-    learn_quotes(sources, redactor, quotes)
-    for candidate in candidates:
-        try:
-            masked_piece(sources, redactor, candidate.file, candidate.start, candidate.end)
-        except UnreadableSource:
-            continue  # said when it is attached
-    for row in rows:
-        redactor.learn(row.body)
-    redactor.learn(to_json(document).decode())
-
-    cuts = cut_excerpts(sources, redactor, quotes)
-    notes = []
-    if more:
-        notes.append(f"{more:,} more rows about the node are not in the timeline, which holds the gravest.")
-    payload: dict[str, bytes] = {}
-    table = timeline_table(diagnosis.table, rows, redactor)
-    payload["timeline.csv"], payload["timeline.parquet"] = to_csv(table), to_parquet(table)
-    payload["diagnosis.json"] = json_bytes(redactor.data(msgspec.to_builtins(document)))
-    graph = diagnosis.graph
-    if len(graph):
-        masked_graph = graph.copy()
-        for _, data in masked_graph.nodes(data=True):
-            data.update({name: redactor.data(value) for name, value in data.items()})
-        payload["cascade.svg"] = draw_svg(masked_graph)
+            raise NotHardware(f"{found.decision.headline}: {found.decision.why} --force makes the bundle all the same")
+        found.decision.forced = True
+    redactor = _redactor(diagnosis, placeholders, sources, found)
+    cuts = cut_excerpts(sources, redactor, found.quotes)
+    payload = _masked_tables(diagnosis, redactor, found)
     payload |= {cut.excerpt.path: cut.text for cut in cuts}
     excerpts = [msgspec.convert(redactor.data(msgspec.to_builtins(c.excerpt)), type(c.excerpt)) for c in cuts]
     payload["excerpts.jsonl"] = b"".join(msgspec.json.encode(excerpt) + b"\n" for excerpt in excerpts)
@@ -204,50 +148,11 @@ def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders
     if room < 0:
         least = (options.max_size - room) / 1e6
         raise UsageError(f"--max-size is too small: without any attachment the bundle has {least:.1f} MB")
-    attached = attach(sources, redactor, candidates, room, problems)
+    attached = attach(sources, redactor, found.candidates, room, found.problems)
     payload |= {a.attachment.path: a.text for a in attached if a.attachment.path and a.text is not None}
     digests = {a.attachment.file: a.attachment.source_sha256 for a in attached}
     digests |= {cut.excerpt.file: cut.excerpt.source_sha256 for cut in cuts}
-
-    initiator = document.initiator
-    head = Head(
-        node=subject.node,
-        job=job_line(document.job),
-        time=moment(fault),
-        time_uncertainty_s=initiator.time_uncertainty_s if subject.is_initiator else None,
-        clock=story.clock_words(document, subject),
-        failure_class=document.verdict.class_,
-        signature=document.verdict.signature,
-        title=document.verdict.title,
-        summary=document.verdict.summary,
-        confidence=document.verdict.confidence,
-        is_initiator=subject.is_initiator,
-        tool=f"rank-correlator {version('rank-correlator')}",
-    )
-    case = Case(
-        schema=SCHEMA_ID,
-        case_id=_case_id(subject.words(), digests),
-        part=subject.words(),
-        part_kind=subject.kind,
-        decision=decision,
-        head=head,
-        labels=labels_of(document, subject, decision, about),
-        identity=identity,
-        software=software_of(subject, vendor, on_node),
-        first_fault=first,
-        why_first=story.why_first(document, subject),
-        collateral=story.collateral(document),
-        counters=readings,
-        tests=tests,
-        excluded=excluded,
-        history=past,
-        actions_taken=taken,
-        attachments=[a.attachment for a in attached],
-        redaction=RedactionRecord(options.redact, list(placeholders.kinds), {}, redactor.kept()),
-        notes=[*notes, *problems],
-    )
-    case = msgspec.convert(redactor.data(msgspec.to_builtins(case)), Case)
-    case.redaction.values = redactor.counts() if placeholders.kinds else {}
+    case = _case(found, [a.attachment for a in attached], digests, options.redact, redactor)
     payload["case.json"] = json_bytes(msgspec.to_builtins(case))
     page_cuts = [(excerpt, cut.text) for excerpt, cut in zip(excerpts, cuts, strict=True)]
     payload["report.html"] = render_page(case, page_cuts, payload.get("cascade.svg", b"")).encode()
@@ -255,11 +160,80 @@ def _describe(diagnosis: Diagnosis, options: Options, placeholders: Placeholders
     payload["statement.json"] = statement_of(payload, case)
     _check_masked(payload, redactor)
     digests = {redactor.text(name): digest for name, digest in digests.items()}
-    return case, _Content(payload, cuts, attached, digests, problems, decision, redactor)
+    return case, _Content(payload, cuts, attached, digests, found.problems, found.decision, redactor)
 
 
 #: Room kept for the page and the case file, in bytes.
 _PAGE_ROOM = 400_000
+
+
+def _redactor(diagnosis: Diagnosis, placeholders: Placeholders, sources: Sources, found: Gathered) -> Redactor:
+    """A redactor that has seen every text of the bundle: what is a name in one place is masked in all."""
+    redactor = Redactor(placeholders, placeholders.kinds, _hosts(diagnosis))
+    learn_quotes(sources, redactor, found.quotes)
+    for candidate in found.candidates:
+        try:
+            masked_piece(sources, redactor, candidate.file, candidate.start, candidate.end)
+        except UnreadableSource:
+            continue  # said when it is attached
+    for row in found.timeline:
+        redactor.learn(row.body)
+    redactor.learn(to_json(diagnosis.document).decode())
+    return redactor
+
+
+def _masked_tables(diagnosis: Diagnosis, redactor: Redactor, found: Gathered) -> dict[str, bytes]:
+    """The timeline, the diagnosis and the picture of the cascade."""
+    table = timeline_table(diagnosis.table, found.timeline, redactor)
+    files = {
+        "timeline.csv": to_csv(table),
+        "timeline.parquet": to_parquet(table),
+        "diagnosis.json": json_bytes(redactor.data(msgspec.to_builtins(diagnosis.document))),
+    }
+    if len(diagnosis.graph):
+        graph = diagnosis.graph.copy()
+        for _, data in graph.nodes(data=True):
+            data.update({name: redactor.data(value) for name, value in data.items()})
+        files["cascade.svg"] = draw_svg(graph)
+    return files
+
+
+def _case(
+    found: Gathered, attachments: list[Attachment], digests: dict[str, str], level: str, redactor: Redactor
+) -> Case:
+    """The case, masked. ``digests``: SHA-256 of the files that it rests on, by name."""
+    notes = []
+    if found.more_rows:
+        notes.append(f"{found.more_rows:,} more rows about the node are not in the timeline, which holds the gravest.")
+    case = Case(
+        schema=SCHEMA_ID,
+        case_id=_case_id(found.subject.words(), digests),
+        part=found.subject.words(),
+        part_kind=found.subject.kind,
+        decision=found.decision,
+        head=found.head,
+        labels=found.labels,
+        identity=found.identity,
+        software=found.software,
+        first_fault=found.first_fault,
+        why_first=found.why_first,
+        collateral=found.collateral,
+        counters=found.counters,
+        tests=found.tests,
+        excluded=found.excluded,
+        history=found.history,
+        actions_taken=found.actions_taken,
+        attachments=attachments,
+        redaction=RedactionRecord(level, list(redactor.kinds), {}, redactor.kept()),
+        notes=[*notes, *found.problems],
+    )
+    case = msgspec.convert(redactor.data(msgspec.to_builtins(case)), Case)
+    case.redaction.values = redactor.counts() if redactor.kinds else {}
+    return case
+
+
+def _tool() -> str:
+    return f"rank-correlator {version('rank-correlator')}"
 
 
 def _hosts(diagnosis: Diagnosis) -> list[str]:
