@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 #: More boxes than this are no picture. The rest is in the other formats, and the picture says how many it leaves out.
 BOXES_LIMIT = 120
 
-BOX_WIDTH, LINE_HEIGHT, PADDING = 310, 16, 8
-_GAP_X, _GAP_Y, _MARGIN = 70, 14, 16
-_TEXT_COLUMNS, _TEXT_LINES = 42, 3
+BOX_WIDTH, LINE_HEIGHT, PADDING = 256, 16, 8
+_GAP_X, _GAP_Y, _MARGIN = 44, 14, 16
+_TEXT_COLUMNS, _TEXT_LINES = 36, 4
 _ROLES = tuple(ROLE_SHADES)
 _SWEEPS = 4
 _EDGE_LOOK = 'fill="none" stroke="#98a2b3" marker-end="url(#tip)"'
@@ -195,7 +195,7 @@ def _document(graph: nx.DiGraph, boxes: dict[Any, Box], zero: datetime | None, h
     # The classes let a page set its own colours, for a dark screen; by itself the picture is on white.
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
-        f' viewBox="0 0 {width:.0f} {height:.0f}"'
+        f' viewBox="0 0 {width:.0f} {height:.0f}" style="--width:{width:.0f}px"'
         ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="11">',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0L8 4L0 8z" fill="#475467"/></marker></defs>',

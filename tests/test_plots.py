@@ -49,6 +49,23 @@ def test_a_small_job_has_a_lane_a_rank() -> None:
     ]
 
 
+def test_many_that_failed_first_share_a_lane_too() -> None:
+    lanes = lanes_of(story(*(told(rank, 0, "initiator") for rank in range(1024)), ranks=1024))
+    assert [(lane.role, len(lane.ranks)) for lane in lanes] == [("initiator", 1024)]
+
+
+@pytest.mark.parametrize("ranks", [16384, 100_000])
+def test_of_more_ranks_than_anybody_looks_at_neighbours_share_a_cell_with_their_worst_role(ranks: int) -> None:
+    document = hardware_document()
+    document.initiator.ranks, document.collateral.ranks, document.cascade = [9001], [9000, 20], []
+    field = field_of(document, story(ranks=ranks))
+    assert len(field.cells) <= 4096 and sum(len(cell.ranks) for cell in field.cells) == ranks
+    by_rank = {rank: cell for cell in field.cells for rank in cell.ranks}
+    assert (by_rank[9000].role, by_rank[20].role, by_rank[ranks - 1].role) == ("initiator", "collateral", None)
+    assert by_rank[9000].place.startswith("rank 9001 of ranks ")
+    charts.topology_grid(document, story(ranks=ranks)).to_dict()
+
+
 def test_a_lane_a_node_holds_all_its_ranks() -> None:
     lanes = lanes_of(story(*spread(64, 9)), by="node")
     assert [lane.label for lane in lanes] == [f"gpu-a{node:02}" for node in (1, 0, 2, 3, 4, 5, 6, 7)]

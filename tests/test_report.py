@@ -324,7 +324,7 @@ def test_a_checkpoint_is_not_told_twice() -> None:
 
 def test_nothing_failed_is_said_first_and_with_its_evidence() -> None:
     text = render_text(none_document(), None, 80)
-    assert text.startswith("NO FAILURE FOUND: the run ended as planned; almost certain (97 %)\n")
+    assert text.startswith("NO FAILURE FOUND; almost certain (97 %)\n")
     assert "WHO FAILED FIRST" not in text
     assert (
         "WHAT SHOWS IT\n  stdout/gpu-a011.log:77  the program says that it finished\n    > 77 [after training is done]\n"

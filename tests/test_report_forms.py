@@ -8,7 +8,9 @@ import html.parser
 import json
 import re
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from documents import JOURNAL, XID, ZERO, hardware_document, neighbourhood, none_document, unknown_document
@@ -17,7 +19,7 @@ from stories import spread, story, told
 from correlator.cli import main
 from correlator.diagnosis import Action, CascadeEvent, Document, Evidence, Place, ResumeCandidate, RuledOut, Topology
 from correlator.plots.moments import Moment, Seat, Story
-from correlator.report import markdown
+from correlator.report import linked, markdown, ticks
 from correlator.report.html import render_html
 from correlator.report.markdown import code_block, escaped, render_markdown
 from correlator.report.sarif import to_sarif
@@ -100,6 +102,11 @@ def test_only_the_script_of_the_page_itself_may_run() -> None:
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'\"" in text
 
 
+@pytest.mark.parametrize("module", [linked, markdown, ticks])
+def test_the_examples_in_the_docstrings_hold(module: ModuleType) -> None:
+    assert doctest.testmod(module).attempted and not doctest.testmod(module).failed
+
+
 def test_checkpoints_are_a_table_with_the_chosen_one_marked() -> None:
     document = hardware_document()
     document.resume.candidates.append(ResumeCandidate(document.resume.path, 7050, True, "tp 4 pp 2", []))
@@ -120,7 +127,47 @@ def test_of_a_thousand_ranks_the_page_is_small_and_names_the_one_that_failed_fir
     page = Page(text)
     assert "rank 617 on gpu-a77: failed first; tp 1, pp 2, dp 13" in page.text
     assert page.tags.count("rect") > 1024
-    assert "A lane for each of the 128 nodes" in page.text
+    assert "A lane for each of 128 nodes" in page.text
+
+
+def test_of_more_nodes_than_anybody_looks_at_the_page_says_how_many_it_leaves_out() -> None:
+    document = hardware_document()
+    document.job.world_size, document.job.topology = 16384, Topology(8, 16, 128, 1, 1, "tp-cp-ep-dp-pp")
+    document.initiator.ranks = [9000]
+    document.collateral.ranks = [rank for rank in range(16384) if rank != 9000]
+    text = render_html(document, neighbourhood, story(*spread(16384, 9000), ranks=16384))
+    page = Page(text)
+    assert len(text.encode()) < 5_000_000
+    assert "A lane for each of 512 nodes" in page.text
+    assert "Of 2,048 nodes the first 512 have a lane, those of the first failure before all others." in page.text
+    assert "8 ranks with consecutive numbers a cell" in page.text
+    assert "ranks 9000-9007 (8) on gpu-a1125: failed first; rank 9000 of ranks 9000-9007 (8)" in page.text
+
+
+def test_what_has_no_time_is_counted_under_the_timeline() -> None:
+    drawn = [told(21, 0), told(3, 9)]
+    for untimed, said in (
+        ((), None),
+        (("collateral",) * 3, "No time is known of 3 events: not in this picture."),
+        (("initiator", "collateral"), "No time is known of the first failure and of 1 other event: not in this"),
+    ):
+        text = Page(render_html(hardware_document(), None, replace(story(*drawn), untimed=untimed))).text
+        assert said in text if said else "No time is known" not in text
+
+
+def test_one_moment_alone_is_no_timeline_and_one_box_no_graph() -> None:
+    document = hardware_document()
+    document.cascade = document.cascade[:1]
+    page = Page(render_html(document, None, story(told(21, 0, "initiator"), ranks=32)))
+    assert "What happened when" not in page.text and "How it spread" not in page.text
+
+
+def test_every_proof_is_shown_among_its_neighbours_and_the_rest_is_listed() -> None:
+    document = hardware_document()
+    document.evidence += [Evidence("verdict", "b.log", 10 * n, 0, "x" * n, 0.1, f"reason {n}") for n in range(1, 6)]
+    text = Page(render_html(document, lambda file, line, before, after: ["before", "x" * (line // 10), "after"])).text
+    assert "9  before" in text and "11  after" in text
+    assert "more lines" in text and "b.log:50 reason 5" in text
 
 
 def test_the_pictures_say_when_a_time_is_a_lower_limit_or_on_a_clock_of_its_own() -> None:
@@ -166,7 +213,6 @@ def test_markdown_holds_what_the_text_report_holds() -> None:
     assert "\n## How it spread\n\n| after | role |" in text
     assert "1\\. **Save the driver's record** *(read-only)* A reboot wipes it.\n\n```sh\nssh gpu-a009" in text
     assert "*(disruptive)*" in text
-    assert doctest.testmod(markdown).failed == 0
 
 
 @pytest.mark.parametrize("text", ["1. one", "- x", "= x", "+ x", "# x", "> x", "www.e.vil", "a  \nb", "~~~"])

@@ -1,4 +1,7 @@
-"""The ranks of a job as a field of cells: by their place in the parallel grid, else by node and place on the node."""
+"""The ranks of a job as a field of cells: by their place in the parallel grid, else by node and place on the node.
+
+Of a job with more ranks than anybody could look at one by one, ranks with consecutive numbers share a cell.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,21 @@ from correlator.grid import DEFAULT_ORDER, Grid
 from correlator.plots.moments import Seat, Story
 from correlator.plots.style import NOT_COLLECTED, QUIET
 from correlator.report.timeline import ROLE_ORDER, ROLE_WORDS
+from correlator.report.words import ranks_words
+
+#: More cells than this are folded; so many stand side by side then, and so many ranks (a node's, mostly) share one.
+CELLS = 4096
+_FOLDED_COLUMNS, _LEAST_SHARE = 64, 8
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One rank. ``block``, ``row`` and ``column`` are its place (from 0); ``place`` says the same in words."""
+    """One rank, or several with the worst role of theirs.
 
-    rank: int
+    ``block``, ``row`` and ``column`` are its place (from 0); ``place`` says the same in words.
+    """
+
+    ranks: tuple[int, ...]
     block: int
     row: int
     column: int
@@ -28,13 +39,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Field:
-    """All cells. What a block, a row and a column stand for is said in ``blocks``, ``rows`` and ``columns``."""
+    """All cells. What a block, a row and a column stand for is said in ``blocks``, ``rows`` and ``columns``.
+
+    ``share``: how many ranks a cell stands for.
+    """
 
     cells: tuple[Cell, ...]
     blocks: str
     rows: str
     columns: str
     row_names: tuple[str, ...]
+    share: int = 1
 
 
 def roles_of(document: Document) -> dict[int, Role]:
@@ -54,6 +69,8 @@ def field_of(document: Document, story: Story) -> Field:
     seats = {seat.rank: seat for seat in story.seats}
     roles = roles_of(document)
     grid = _grid(document)
+    if (last := max([*seats, *roles, (grid.world_size if grid else 0) - 1], default=-1)) >= CELLS:
+        return _folded(last + 1, seats, roles)
     if grid is not None:
         ranks = range(grid.world_size)
         return Field(
@@ -96,6 +113,28 @@ def _cell(
     rank: int, block: int, row: int, column: int, place: str, seats: dict[int, Seat], roles: dict[int, Role]
 ) -> Cell:
     seat, role = seats.get(rank), roles.get(rank)
-    silent = QUIET if seat is not None and seat.collected else NOT_COLLECTED
-    state = ROLE_WORDS[role] if role else silent
-    return Cell(rank, block, row, column, place, seat.node if seat else None, role, state)
+    return Cell((rank,), block, row, column, place, seat.node if seat else None, role, _state(role, seat))
+
+
+def _state(role: Role | None, *seats: Seat | None) -> str:
+    silent = QUIET if any(seat is not None and seat.collected for seat in seats) else NOT_COLLECTED
+    return ROLE_WORDS[role] if role else silent
+
+
+def _folded(count: int, seats: dict[int, Seat], roles: dict[int, Role]) -> Field:
+    share = _LEAST_SHARE
+    while count > share * CELLS:
+        share *= 2
+    cells = []
+    for number, first in enumerate(range(0, count, share)):
+        ranks = tuple(range(first, min(first + share, count)))
+        role = min((roles[rank] for rank in ranks if rank in roles), key=ROLE_ORDER.__getitem__, default=None)
+        there = [seats.get(rank) for rank in ranks]
+        nodes = {seat.node for seat in there if seat is not None}
+        state = _state(role, *there)
+        own = [rank for rank in ranks if roles.get(rank) == role]
+        place = f"{ranks_words(own)} of {ranks_words(ranks)}" if role and len(own) < len(ranks) else ""
+        row, column = divmod(number, _FOLDED_COLUMNS)
+        cells.append(Cell(ranks, 0, row, column, place, nodes.pop() if len(nodes) == 1 else None, role, state))
+    names = tuple(f"{first}" for first in range(0, count, share * _FOLDED_COLUMNS))
+    return Field(tuple(cells), "", "first rank", f"{share} ranks with consecutive numbers a cell", names, share)

@@ -19,7 +19,7 @@ from correlator.plots.lanes import By, Lane, Mark, lanes_of, window_of
 from correlator.plots.moments import Story
 from correlator.plots.style import NOT_COLLECTED, QUIET, QUIET_COLOUR, ROLE_SHADES, chart_text
 from correlator.report.timeline import ROLE_WORDS
-from correlator.report.words import clock_words
+from correlator.report.words import clock_words, ranks_words
 
 if TYPE_CHECKING:
     import altair as alt
@@ -138,8 +138,8 @@ def topology_grid(document: Document, story: Story) -> AnyChart:
     frame = _frame(
         {
             "block": cell.block, "row": cell.row, "row_name": chart_text(field.row_names[cell.row]),
-            "column": cell.column, "rank": cell.rank, "place": cell.place, "node": chart_text(cell.node or "unknown"),
-            "state": cell.state,
+            "column": cell.column, "rank": ranks_words(cell.ranks), "place": cell.place,
+            "node": chart_text(cell.node or "unknown"), "state": cell.state,
         }
         for cell in field.cells
     )  # fmt: skip
@@ -147,7 +147,7 @@ def topology_grid(document: Document, story: Story) -> AnyChart:
         x=alt.X("column:O", title=None if field.blocks else field.columns, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("row_name:N", title=field.rows, sort=alt.EncodingSortField("row")),
         color=alt.Color("state:N", title="role", scale=_scale(_STATE_COLOURS, frame, "state")),
-        tooltip=["rank:Q", "place:N", "node:N", "state:N"],
+        tooltip=["rank:N", "place:N", "node:N", "state:N"],
     ).properties(width=alt.Step(16), height=alt.Step(16))  # fmt: skip
     by_block: AnyChart = chart.facet(
         column=alt.Column("block:O", title=f"{field.blocks}; in each, {field.columns}"), spacing=8

@@ -22,6 +22,8 @@ By = Literal["auto", "rank", "node"]
 
 #: With more ranks than this those that did the same share a lane.
 LANES_OWN = 24
+#: More that failed first than this share a lane, too.
+_FIRST_OWN = 8
 #: More groups of ranks that did the same than this are told apart by what they were only, then by nothing.
 _GROUPS = 10
 #: Equal moments closer than this part of the whole picture are one mark.
@@ -121,12 +123,14 @@ def _key(rank: int | None, node: str | None, by: By) -> _Key:
 
 def _folded(own: dict[_Key, list[Moment]], collected: dict[int, bool]) -> list[list[_Key]]:
     """Lanes that share one: with the same events and roles; of too many kinds with the same worst role."""
+    first = {key for key, moments in own.items() if any(told.role == "initiator" for told in moments)}
+    if len(first) > _FIRST_OWN:
+        first.clear()
     for kind in (_events, _worst):
         groups: dict[object, list[_Key]] = defaultdict(list)
         for key, moments in own.items():
-            first = any(told.role == "initiator" for told in moments)
             left_log = key[0] == "node" or collected.get(int(key[1]), True)
-            groups[key if first else (key[0], left_log, kind(moments))].append(key)
+            groups[key if key in first else (key[0], left_log, kind(moments))].append(key)
         if len(groups) <= _GROUPS:
             break
     return list(groups.values())

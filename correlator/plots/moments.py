@@ -52,28 +52,39 @@ class Seat:
 
 @dataclass(frozen=True)
 class Story:
-    """All that the pictures are drawn from. ``zero``: the first failure, from which the other times are counted."""
+    """All that the pictures are drawn from. ``zero``: the first failure, from which the other times are counted.
+
+    ``untimed``: of what happened at no known time, the roles, one for each rank or node that took part.
+    """
 
     moments: tuple[Moment, ...]
     seats: tuple[Seat, ...]
     zero: datetime | None
+    untimed: tuple[Role, ...] = ()
 
 
 def story_of(document: Document, graph: nx.DiGraph, facts: Facts) -> Story:
     """The moments of a diagnosis in order of time, and the roster."""
-    found = [*_initiators(graph, facts), *_others(graph, facts)]
+    told = [*_initiators(graph, facts), *_others(graph, facts)]
+    found = [one for one in told if isinstance(one, Moment)]
     found.sort(key=lambda m: (m.time, ROLE_ORDER[m.role], -1 if m.rank is None else m.rank, m.node or "", m.event))
     first = document.initiator.time or min((m.time for m in found if m.role == "initiator"), default=None)
-    return Story(tuple(found), tuple(_seats(facts)), first or (found[0].time if found else None))
+    untimed = tuple(sorted((one for one in told if isinstance(one, str)), key=ROLE_ORDER.__getitem__))
+    return Story(tuple(found), tuple(_seats(facts)), first or (found[0].time if found else None), untimed)
 
 
-def _initiators(graph: nx.DiGraph, facts: Facts) -> Iterator[Moment]:
+def _initiators(graph: nx.DiGraph, facts: Facts) -> Iterator[Moment | Role]:
+    """What failed first; of what has no time the role alone."""
     for _, data in graph.nodes(data=True):
-        if data["role"] == "initiator" and data["time"] is not None:
-            for rank, node in _who(data["ranks"], data["nodes"], facts):
-                # Its clock is known but its time is not: it is that of an older line.
-                inherited = data["bound_ns"] is None and facts.clocks.bound(node) is not None
-                yield _drawn(data, rank, node, inherited)
+        if data["role"] != "initiator":
+            continue
+        for rank, node in _who(data["ranks"], data["nodes"], facts):
+            if data["time"] is None:
+                yield "initiator"
+                continue
+            # Its clock is known but its time is not: it is that of an older line.
+            inherited = data["bound_ns"] is None and facts.clocks.bound(node) is not None
+            yield _drawn(data, rank, node, inherited)
 
 
 def _drawn(data: dict[str, Any], rank: int | None, node: str | None, inherited: bool) -> Moment:
@@ -83,16 +94,19 @@ def _drawn(data: dict[str, Any], rank: int | None, node: str | None, inherited: 
     )  # fmt: skip
 
 
-def _others(graph: nx.DiGraph, facts: Facts) -> Iterator[Moment]:
+def _others(graph: nx.DiGraph, facts: Facts) -> Iterator[Moment | Role]:
     begun = [data["time"] for _, data in graph.nodes(data=True) if data["role"] == "initiator" and data["time"]]
     too_early = min(begun) - timedelta(microseconds=EARLIER // 1000) if begun else None
     for incident in facts.incidents:
         time, row = moment(incident.time), incident.first
         role = graph.nodes[incident.id]["role"] if incident.id in graph else incident.role
-        if time is None or row is None or (role == "initiator" and incident.id in graph):
+        if row is None or (role == "initiator" and incident.id in graph):
             continue
         if role == "initiator":  # a failure of its own, but not the first: the first one explains it
             role = "collateral"
+        if time is None:
+            yield from (role for _ in _who(incident.ranks, incident.nodes, facts))
+            continue
         if too_early is not None and time < too_early and not incident.inherited:
             role = "unrelated"
         waited = None if row.elapsed_ms is None or incident.inherited else row.elapsed_ms / 1000

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from correlator.report.linked import linked
 from correlator.report.safe import visible_lines
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 
 @lru_cache(maxsize=1)
@@ -25,18 +25,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_harmless,
     )
-    made.filters["coded"] = _coded
+    made.filters["coded"] = linked
     return made
-
-
-def _coded(text: str) -> Markup:
-    """Prose, with what stands between backquotes set as code."""
-    from markupsafe import Markup, escape
-
-    parts = [escape(_harmless(part)) for part in text.split("`")]
-    if len(parts) % 2 == 0:  # a backquote without its partner
-        return escape(_harmless(text))
-    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def _harmless(value: Any) -> Any:

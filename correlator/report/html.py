@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,22 @@ from correlator.graph_svg import draw_svg
 from correlator.phrases import agree
 from correlator.plots.folding import folded_graph
 from correlator.plots.moments import Story
-from correlator.report import html_pictures, pages, sayings
+from correlator.report import pages, sayings
 from correlator.report.engine import environment
-from correlator.report.proof import Neighbourhood, Quoted
+from correlator.report.html_clocks import clocks_of
+from correlator.report.html_field import grid_of
+from correlator.report.html_timeline import timeline_of
+from correlator.report.linked import PlaceHref, linked, no_links, place_link
+from correlator.report.proof import Neighbourhood, more_proofs, quoted_proofs
 from correlator.report.timeline import ROLE_WORDS
 from correlator.report.warnings import warning_texts
+from correlator.signatures import by_id
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+#: An explanation that stands alone is no picture.
+_LEAST_BOXES = 2
 
 
 def render_html(document: Document, neighbourhood: Neighbourhood | None = None, story: Story | None = None) -> str:
@@ -32,13 +40,38 @@ def render_html(document: Document, neighbourhood: Neighbourhood | None = None, 
 
     ``story`` is what the timeline and the field of ranks are drawn from; without it they are left out.
     """
-    values = _values(document, neighbourhood) | _pictures(document, story)
-    script, digest = _script()
-    return environment().get_template("report.html.j2").render(values, script=script, script_digest=digest)
+    return environment().get_template("report.html.j2").render(report_values(document, neighbourhood, story))
+
+
+def report_values(
+    document: Document,
+    neighbourhood: Neighbourhood | None = None,
+    story: Story | None = None,
+    raw_href: PlaceHref = no_links,
+) -> dict[str, Any]:
+    """What the template ``report.html.j2`` is filled with.
+
+    ``raw_href``: address of the raw line at a place; without it a place leads to where the page itself quotes it.
+    """
+    script, digest = page_script()
+    values = _values(document, neighbourhood)
+    quoted = {proof.place: f"#proof-{number}" for number, proof in enumerate(values["proofs"], start=1)}
+
+    def href(place: str) -> str | None:
+        return raw_href(place) or quoted.get(place)
+
+    return {
+        **values,
+        **_pictures(document, story),
+        "linked": partial(linked, href=href),
+        "place_link": partial(place_link, href=raw_href),
+        "script": script,
+        "script_digest": digest,
+    }
 
 
 @lru_cache(maxsize=1)
-def _script() -> tuple[Markup, str]:
+def page_script() -> tuple[Markup, str]:
     """The script and its digest, as a content security policy states it."""
     from markupsafe import Markup
 
@@ -50,14 +83,13 @@ def _pictures(document: Document, story: Story | None) -> dict[str, Any]:
     from markupsafe import Markup
 
     failed = document.verdict.class_ != "none"
-    graph = folded_graph(document.cascade) if failed else None
+    graph = folded_graph(document.cascade) if failed else ()
     return {
         # Every text in it was escaped where it was drawn.
-        "graph": Markup(draw_svg(graph).decode()) if graph else "",
-        "roles": list(ROLE_WORDS.items()),
-        "timeline": html_pictures.timeline_of(document, story) if story and failed else None,
-        "grid": html_pictures.grid_of(document, story) if story and failed else None,
-        "clocks": html_pictures.clocks_of(document.clocks),
+        "graph": Markup(draw_svg(graph).decode()) if len(graph) >= _LEAST_BOXES else "",
+        "timeline": timeline_of(document, story) if story and failed else None,
+        "grid": grid_of(document, story) if story and failed else None,
+        "clocks": clocks_of(document.clocks),
     }
 
 
@@ -65,7 +97,7 @@ def _values(document: Document, neighbourhood: Neighbourhood | None) -> dict[str
     failed = document.verdict.class_ != "none"
     unknown = document.verdict.class_ == "unknown"
     resume = document.resume
-    proofs = pages.proofs(document, neighbourhood)
+    candidates = _candidates(resume)
     return {
         "class_": document.verdict.class_,
         "failed": failed,
@@ -73,9 +105,12 @@ def _values(document: Document, neighbourhood: Neighbourhood | None) -> dict[str
         "place": sayings.place_line(document) if failed else "",
         "summary": document.verdict.summary,
         "job": sayings.job_line(document.job),
+        "entry": document.verdict.signature if document.verdict.signature in by_id() else "",
         "who": [fact for fact in (sayings.who(document), *sayings.gpus(document), sayings.when(document)) if fact],
-        "proofs": proofs,
-        "cascade": [(*row, _proof_of(row[3], proofs)) for row in pages.cascade_rows(document)] if failed else [],
+        "proofs": quoted_proofs(document, neighbourhood, roomy=True),
+        "more_proofs": more_proofs(document),
+        "cascade": list(pages.cascade_rows(document)) if failed else [],
+        "first_role": ROLE_WORDS["initiator"],
         "notes": pages.cascade_notes(document) if failed else [],
         "would_decide": pages.would_decide(document) if unknown else [],
         "rivals": [] if unknown else _rivals(document),
@@ -83,18 +118,13 @@ def _values(document: Document, neighbourhood: Neighbourhood | None) -> dict[str
         "resume_head": sayings.resume_head(resume),
         "resume_path": resume.path or "",
         "resume_reasons": sayings.resume_reasons(resume),
-        "candidates": _candidates(resume),
+        "candidates": candidates,
+        "columns": [(n, head) for n, head in _COLUMNS.items() if any(getattr(c, n) for c in candidates)],
         "steps": list(pages.steps(document)),
         "verify": document.verify,
         "warnings": list(warning_texts(document)),
         "footer": pages.footer(document),
     }
-
-
-def _proof_of(source: str, proofs: list[Quoted]) -> int | None:
-    """Which of the quoted proofs, from 1, shows the line that a row of the cascade rests on."""
-    place = source.partition(",")[0]
-    return next((number for number, proof in enumerate(proofs, start=1) if proof.place == place), None)
 
 
 @dataclass(frozen=True)
@@ -108,13 +138,23 @@ def _rivals(document: Document) -> list[_Rival]:
     return [_Rival(sayings.alternative_head(r), agree(r.why), r.control) for r in document.alternatives]
 
 
+#: Attributes of a candidate and what stands over them.
+_COLUMNS = {
+    "iteration": "Iteration",
+    "path": "Checkpoint",
+    "state": "State",
+    "sizes": "Parallel sizes",
+    "problems": "Problems",
+}
+
+
 @dataclass(frozen=True)
 class _Candidate:
     iteration: str
     path: str
     state: str
-    topology: str
-    problems: tuple[str, ...]
+    sizes: str
+    problems: str
     chosen: bool
 
 
@@ -124,9 +164,9 @@ def _candidates(resume: Resume) -> list[_Candidate]:
         _Candidate(
             iteration="" if entry.iteration is None else str(entry.iteration),
             path=entry.path or "",
-            state=sayings.STATES[entry.complete],
-            topology=entry.topology or "",
-            problems=tuple(entry.problems),
+            state=sayings.STATES[entry.complete] + (", resume here" if sayings.is_chosen(entry, resume) else ""),
+            sizes=entry.topology or "",
+            problems="; ".join(entry.problems),
             chosen=sayings.is_chosen(entry, resume),
         )
         for entry in resume.candidates

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from correlator.diagnosis import Document
 from correlator.phrases import agree
 from correlator.report import pages, sayings
-from correlator.report.proof import Neighbourhood
+from correlator.report.proof import Neighbourhood, quoted_proofs
 from correlator.report.safe import visible, visible_prose
 from correlator.report.warnings import warning_texts
 
@@ -87,7 +87,7 @@ def _proof(document: Document, neighbourhood: Neighbourhood | None, failed: bool
     if failed:
         facts = [sayings.who(document), *sayings.gpus(document), sayings.when(document)]
         yield _bullets(fact for fact in facts if fact)[0]
-    for proof in pages.proofs(document, neighbourhood):
+    for proof in quoted_proofs(document, neighbourhood):
         why = f" {escaped(proof.why)}" if proof.why else ""
         yield f"**{escaped(proof.place)}**{why}"
         yield code_block(f"{'>' if line.is_key else ' '} {line.number} {line.text}" for line in proof.lines)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from correlator.diagnosis import Document
 from correlator.phrases import agree
 from correlator.report import cascade, sayings, words
-from correlator.report.proof import Neighbourhood, Quoted, quoted_proofs
 from correlator.report.timeline import ROLE_WORDS, Wave, build_waves, choose_waves
 
 _WAVES_SHOWN = 16
@@ -29,13 +28,9 @@ class Step:
 
     title: str
     tag: str
+    disruptive: bool
     why: str
     command: str | None
-
-
-def proofs(document: Document, neighbourhood: Neighbourhood | None) -> list[Quoted]:
-    """The lines that prove the answer, the first error with its neighbours."""
-    return quoted_proofs(document, neighbourhood)
 
 
 def cascade_rows(document: Document) -> Iterator[tuple[str, str, str, str]]:
@@ -77,7 +72,8 @@ def would_decide(document: Document) -> list[str]:
 def steps(document: Document) -> Iterator[Step]:
     """The next steps."""
     for action in sayings.next_steps(document):
-        yield Step(action.title, words.step_tag(action.kind, action.stopgap), action.why, action.command)
+        tag = words.step_tag(action.kind, action.stopgap)
+        yield Step(action.title, tag, action.kind == "disruptive", action.why, action.command)
 
 
 def footer(document: Document) -> str:

@@ -57,7 +57,7 @@ def render_proof(document: Document, neighbourhood: Neighbourhood | None) -> Ite
         yield from map(_numbered, proof.lines)
         if proof.same_at:
             yield layout.indent(layout.line(proof.same_at, "dim"), 4)
-    hidden = sum(len(group) for group in _alike(_proofs(document))[_PROOFS_SHOWN:])
+    hidden = len(more_proofs(document))
     if hidden:
         yield layout.indent(layout.line(f"{hidden} more in the JSON: --format json", "dim"))
 
@@ -81,8 +81,8 @@ class Quoted:
     same_at: str = ""
 
 
-def quoted_proofs(document: Document, neighbourhood: Neighbourhood | None) -> list[Quoted]:
-    """The strongest proofs, the first with its neighbours."""
+def quoted_proofs(document: Document, neighbourhood: Neighbourhood | None, *, roomy: bool = False) -> list[Quoted]:
+    """The strongest proofs, the first with its neighbours; all of them with theirs where the page is ``roomy``."""
     told = {document.verdict.summary}
     found: list[Quoted] = []
     shown: set[str] = set()
@@ -91,13 +91,20 @@ def quoted_proofs(document: Document, neighbourhood: Neighbourhood | None) -> li
             continue
         why = "" if any(proof.why in text for text in told) else proof.why  # a reason is given once
         told.add(proof.why)
-        lines = [*(_first_lines(proof, neighbourhood) if number == 0 else _key_line(proof, neighbourhood))]
+        whole = number == 0 or (roomy and not _HEADING.fullmatch(proof.text.split("\n")[0]))
+        lines = [*(_first_lines(proof, neighbourhood) if whole else _key_line(proof, neighbourhood))]
         shown |= {f"{proof.file}:{line.number.strip()}" for line in lines}
         places = ", ".join(f"{other.file}:{other.line}" for other in others[:_PLACES_SHOWN])
         places += f" and {len(others) - _PLACES_SHOWN} more" if len(others) > _PLACES_SHOWN else ""
         same_at = f"the same at {places}" if others else ""
         found.append(Quoted(f"{proof.file}:{proof.line}", why, tuple(lines), same_at))
     return found
+
+
+def more_proofs(document: Document) -> list[tuple[str, str]]:
+    """Place and reason of the evidence that is not quoted."""
+    groups = _alike(_proofs(document))[_PROOFS_SHOWN:]
+    return [(f"{proof.file}:{proof.line}", proof.why) for group in groups for proof in group]
 
 
 def _proofs(document: Document) -> Iterable[_Proof]:

@@ -24,7 +24,9 @@ _VERSIONS_SHOWN = 4
 def headline(document: Document) -> str:
     """Class, title and how sure that is."""
     verdict = document.verdict
-    title = f"{words.HEADLINES[verdict.class_]}: {agree(verdict.title)}".rstrip(": ")
+    title = words.HEADLINES[verdict.class_]
+    if verdict.class_ != "none" and verdict.title:
+        title += f": {agree(verdict.title)}"
     named = verdict.class_ == "unknown" and (document.initiator.ranks or document.initiator.nodes)
     sure = words.confidence_words(verdict.confidence)
     return f"{title}; {'who it was: ' if named else ''}{sure}"

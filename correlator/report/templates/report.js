@@ -54,17 +54,19 @@ for (const kind of ["pointerover", "focusin", "click"])
   });
 document.addEventListener("keydown", (event) => (tip.hidden = tip.hidden || event.key === "Escape"));
 
-const UNITS = [[1e-3, "ms"], [1, "s"], [60, "min"], [3600, "h"]];
-function ticks(first, last) {
-  const rough = (last - first) / 8;
-  const steps = [];
-  for (let power = 1e-6; power < 1e9; power *= 10) steps.push(power, 2 * power, 5 * power);
-  steps.push(60, 120, 300, 600, 1200, 1800, 3600, 7200);
-  const step = Math.min(...steps.filter((one) => one >= rough && (rough < 20 || one % 60 === 0)));
-  const [size, unit] = UNITS.filter(([least]) => least <= step).pop() || UNITS[0];
+// The same steps and units as ticks.py has.
+const UNITS = [[86400, 86400, "d"], [3600, 3600, "h"], [60, 60, "min"], [0.1, 1, "s"], [0, 0.001, "ms"]];
+const POWERS = (from, to) => Array.from({ length: to - from }, (_, at) => [1, 2, 5].map((one) => one * 10 ** (from + at))).flat();
+const STEPS = [...POWERS(-9, 1), 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200,
+  ...POWERS(0, 6).map((days) => 86400 * days)];
+const TICK_WIDTH = 90; // pixels, with the gap to the next one
+function ticks(first, last, width) {
+  const most = Math.max(2, Math.min(8, width / TICK_WIDTH));
+  const step = STEPS.find((one) => one >= (last - first) / most) || STEPS.at(-1);
+  const [, size, unit] = UNITS.find(([least]) => step >= least);
   const found = [];
   for (let number = Math.ceil(first / step); number * step <= last; number++)
-    found.push([number * step, `${number < 0 ? "" : "+"}${+((number * step) / size).toFixed(3)} ${unit}`]);
+    found.push([number * step, `${number < 0 ? "" : "+"}${+((number * step) / size).toPrecision(6)} ${unit}`]);
   return found;
 }
 
@@ -74,12 +76,15 @@ for (const picture of document.querySelectorAll(".movable")) {
   const draw = () => {
     picture.style.setProperty("--a", view.a);
     picture.style.setProperty("--k", 100 / (view.b - view.a));
-    for (const row of picture.querySelectorAll(".ticks"))
-      row.replaceChildren(...ticks(view.a, view.b).map(([at, text]) => {
+    const rows = [...picture.querySelectorAll(".ticks")];
+    for (const row of rows) {
+      row.classList.add("drawn");
+      row.replaceChildren(...ticks(view.a, view.b, rows[0].clientWidth).map(([at, text]) => {
         const one = make("i", text);
         one.style.setProperty("--s", at);
         return one;
       }));
+    }
   };
   const set = (a, b) => {
     if (b - a >= 1e-3 && b - a <= 1e8) view = { a, b };
@@ -104,6 +109,8 @@ for (const picture of document.querySelectorAll(".movable")) {
     controls.append(button);
   }
   picture.prepend(controls);
+  draw();
+  window.addEventListener("resize", draw);
   const secondsAt = (event, track) => {
     const box = track.getBoundingClientRect();
     return view.a + ((event.clientX - box.left) / box.width) * (view.b - view.a);
