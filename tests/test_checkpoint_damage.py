@@ -20,6 +20,8 @@ SAVED = 1_800_000_000
 NOT_READ_ON_RESUMING = re.compile(
     # descriptions of the model beside the weights
     r"config\.json|generation_config\.json"
+    # the configuration, for who wants to build the model from it
+    r"|context/.*"
     # what each Orbax process wrote before the databases were merged, where the merged one does not refer to it
     r"|state/(ocdbt\.process_0/(manifest\.ocdbt|d/.*)|array_metadatas/.*)"
 )

@@ -49,7 +49,7 @@ def test_json_holds_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         ("deepspeed_universal", ["--world-size", "6"], None, "safe"),
         ("megatron_core", ["--tp", "4", "--pp", "2", "--world-size", "16"], True, "safe"),
         ("megatron_legacy", ["--tp", "2", "--pp", "2", "--world-size", "16"], True, "safe"),
-        ("composer", ["--world-size", "4"], False, "unsafe"),
+        ("composer_ranks", ["--world-size", "4"], False, "unsafe"),
     ],
 )
 def test_sizes_of_the_run_to_come(

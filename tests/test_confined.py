@@ -10,7 +10,7 @@ import pytest
 from correlator.cli import main
 from correlator.pipeline import Diagnosis, diagnose
 
-CHECKPOINTS = Path(__file__).parents[1] / "fixtures/checkpoints/composer"
+CHECKPOINTS = Path(__file__).parents[1] / "fixtures/checkpoints/composer_ranks"
 XID = "2024-05-01T10:00:00 gpu-a017 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
 SAVED = "  [2024-05-01 09:59:00] successfully saved checkpoint from iteration       4 to {} [ t 1/1, p 1/1 ]\n"
 

@@ -1,7 +1,7 @@
 """NeMo 2: ``<name>/weights`` (a Megatron distributed checkpoint) and ``<name>/context``.
 
-Rank 0 sets ``<name>-unfinished`` before the save and removes it after a barrier. The next start deletes what is so
-marked, and with it the evidence.
+Rank 0 sets ``<name>-unfinished`` before the save and removes it after a barrier; ``<name>-EMA``, the averaged weights,
+goes by the mark of ``<name>``. The next start deletes what is so marked, and with it the evidence.
 Source: NVIDIA-NeMo/NeMo ``nemo/lightning/pytorch/callbacks/model_checkpoint.py``.
 """
 
@@ -17,8 +17,12 @@ from correlator.checkpoints.names import step_of
 _MARK = "-unfinished"
 
 
+def _mark(folder: Folder) -> str:
+    return folder.name.removesuffix("-EMA") + _MARK
+
+
 def _marked(folder: Folder) -> bool:
-    mark = folder.name + _MARK
+    mark = _mark(folder)
     return folder.parent is not None and (mark in folder.parent.files or mark in folder.parent.folders)
 
 
@@ -33,7 +37,7 @@ def _read(folder: Folder, reading: Reading) -> Findings:
     findings = Findings()
     findings.iteration = step_of(folder.name)
     if _marked(folder):
-        findings.fault(f"{folder.name}{_MARK} is still there: the save, or a deletion, was not finished")
+        findings.fault(f"{_mark(folder)} is still there: the save, or a deletion, was not finished")
     weights = folder.folders.get("weights")
     if weights is None:
         findings.fault("no weights")
