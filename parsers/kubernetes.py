@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from correlator.events import Found, Parser, Pattern
+from parsers._k8s_documents import read_event
 from parsers._lines import named, one_line
 
 #: Reasons that tell why a pod or a node ended.
@@ -40,6 +41,9 @@ _DECISIVE = (
 _CRUCIAL = "|".join(_DECISIVE)
 #: Those that an object carries itself; a container's reason stands beside its exit code and is read with it.
 _OF_OBJECTS = tuple(reason for reason in _DECISIVE if reason != "OOMKilled")
+
+#: Normal ones beside them that say what became of an object.
+_TELLING = r"Killing|\w*Restarting|\w*Preempt\w*|\w*Evict\w*|NodeReady|\w*Suspended"
 
 # get events:  [NAMESPACE] LAST SEEN  TYPE  REASON  OBJECT  [SUBOBJECT SOURCE]  MESSAGE
 # describe:      TYPE  REASON  AGE  FROM  MESSAGE
@@ -115,6 +119,20 @@ def _read_container_state(lines: Sequence[str]) -> list[Found]:
     return [Found(0, 0, named(match))]
 
 
+_OBJECT_REASON = one_line(
+    rf'"?reason"?: ?"?(?P<reason>{"|".join(_OF_OBJECTS)})"?(?:,|$|\s)',
+    named,
+)
+_CRUCIAL_REASON, _TELLING_REASON = re.compile(_CRUCIAL), re.compile(_TELLING)
+
+
+def _read_object(lines: Sequence[str]) -> Sequence[Found]:
+    """An event in JSON or YAML, or the reason that an object itself states."""
+    if "involvedObject" in lines[0]:
+        return read_event(lines, _CRUCIAL_REASON, _TELLING_REASON)
+    return _OBJECT_REASON(lines)
+
+
 _BAD_STATUS = (
     *(
         "OOMKilled",
@@ -156,7 +174,7 @@ PARSER = Parser(
             event="k8s.event",
             literals=("Normal  ",),
             block=one_line(
-                _table("Normal", r"Killing|\w*Restarting|\w*Preempt\w*|\w*Evict\w*|NodeReady|\w*Suspended"), _event
+                _table("Normal", _TELLING), _event
             ),
             block_lines=0,
             sample="6m1s        Normal    Killing                 pod/llm-worker-2        Stopping container main",
@@ -171,11 +189,17 @@ PARSER = Parser(
         ),
         Pattern(
             event="k8s.event",
-            literals=tuple(
-                f"{key}{reason}" for reason in _OF_OBJECTS for key in ("reason: ", 'reason":"', 'reason": "')
+            literals=(
+                "involvedObject",
+                *(f"{key}{reason}" for reason in _OF_OBJECTS for key in ("reason: ", 'reason":"', 'reason": "')),
             ),
-            regex=rf'"?reason"?: ?"?(?P<reason>{"|".join(_OF_OBJECTS)})"?(?:,|$|\s)',
+            block=_read_object,
+            block_lines=60,
             sample='        "reason": "Evicted",',
+            not_samples=(
+                "  involvedObject:\n    kind: Pod\n    name: llm-worker-1\n  message: Assigned\n  reason: Scheduled\n"
+                "  type: Normal",
+            ),
         ),
         Pattern(
             event="k8s.pod_status",

@@ -78,19 +78,19 @@ PARSER = Parser(
             severity="info",
         ),
         Pattern(
+            event="slurm.job_state",
+            literals=("JobState=",),
+            regex=r"JobState=(?P<state>\w+) Reason=(?P<reason>\S+)",
+            sample="   JobState=NODE_FAIL Reason=NodeDown Dependency=(null)",
+            severity="warning",
+        ),
+        Pattern(
             event="slurm.nodelist",
             literals=("NodeList=",),
             regex=r"(?:^|\s)NodeList=(?P<nodes>[\w.-]+\S*)",
             sample="   NodeList=node[001-004]",
             severity="info",
             not_samples=("   ReqNodeList=(null) ExcNodeList=(null)", "   NodeList=(null)"),
-        ),
-        Pattern(
-            event="slurm.job_state",
-            literals=("JobState=",),
-            regex=r"JobState=(?P<state>\w+) Reason=(?P<reason>\S+)",
-            sample="   JobState=NODE_FAIL Reason=NodeDown Dependency=(null)",
-            severity="warning",
         ),
         Pattern(
             event="slurm.job_state",

@@ -21,7 +21,7 @@ _ERRONEOUS = re.compile(
 # The same words where they report none, or name a setting, a file or a metric.
 _HARMLESS = re.compile(
     r"error_file|\b(?:0|no|zero|without) (?:errors?|failures?|failed)\b"
-    r"|\berrors?[\"']?\s*[:=|]\s*(?:[\"']?(?:none|null|false|<n/a>|-?[\d.]+)|$)"
+    r"|\berrors?[\"']?\s*[:=|]\s*(?:[\"']?(?:none|null|false|<n/a>|-?[\d.]+|\[\])|$)"
     r"|error[ _](?:rate|margin|bars?)\b|\.{6,}|mean (?:squared|absolute) error|\b\w*error\w*\s*=|%\|",
     re.I,
 )
