@@ -59,8 +59,14 @@ def _flat(item: Mapping[str, object]) -> dict[str, str]:
 
 
 def _found(event: Mapping[str, str], last: int, crucial: re.Pattern[str], telling: re.Pattern[str]) -> Iterator[Found]:
-    reason, kind, name = event.get("reason", ""), event.get("involvedObject.kind", "").lower(), event.get("involvedObject.name")
-    severity: Severity = "error" if crucial.fullmatch(reason) else "warning" if event.get("type") == "Warning" else "info"
+    reason, kind, name = (
+        event.get("reason", ""),
+        event.get("involvedObject.kind", "").lower(),
+        event.get("involvedObject.name"),
+    )
+    severity: Severity = (
+        "error" if crucial.fullmatch(reason) else "warning" if event.get("type") == "Warning" else "info"
+    )
     if not name or (severity == "info" and not telling.fullmatch(reason)):
         return
     message = event.get("message", "")

@@ -22,20 +22,21 @@ _JOB_END = re.compile(r"(?:^|\s)EndTime=(?P<ended_at>\d\S+)")
 
 
 def read_job(lines: Sequence[str]) -> list[Found]:
-    """``scontrol show job`` from the state on; with ``--oneliner`` all of it stands in one line."""
+    """``scontrol show job`` from the state on; with ``--oneliner`` the nodes stand in the same line."""
     state = _JOB_STATE.search(lines[0])
     if state is None:
         return []
     fields = named(state)
-    nodes = None
     for index, line in enumerate(lines):
         if index and (not line.startswith("   ") or _JOB_STATE.search(line)):
             break
         if end := _JOB_END.search(line):
             fields |= named(end)
-        if nodes is None and (match := _JOB_NODES.search(line)):
-            nodes = Found(index, index, named(match) | {"severity": "info"}, match[0].strip(), "slurm.nodelist")
-    return [Found(0, 0, fields), *([nodes] if nodes else [])]
+            break
+    found = [Found(0, 0, fields)]
+    if nodes := _JOB_NODES.search(lines[0]):
+        found.append(Found(0, 0, named(nodes) | {"severity": "info"}, nodes[0].strip(), "slurm.nodelist"))
+    return found
 
 
 _NODE = re.compile(r"^NodeName=(?P<node>[\w.-]+) ")
@@ -49,11 +50,10 @@ def read_node(lines: Sequence[str]) -> list[Found]:
     fields: dict[str, object] = {}
     last = 0
     for index, line in enumerate(lines):
-        if (match := _NODE.match(line)) if not index else _NODE.match(line):
-            if index:
-                break
+        match = _NODE.match(line)
+        if match and not index:
             fields |= named(match)
-        elif not line.startswith("   "):
+        elif match or not line.startswith("   "):
             break
         for regex in (_NODE_STATE, _NODE_REASON):
             if found := regex.search(line):
@@ -64,7 +64,9 @@ def read_node(lines: Sequence[str]) -> list[Found]:
     return [_bad_node(0, last, fields)]
 
 
-_REASON_ROW = re.compile(r"^(?P<reason>\S.{0,80}?) +(?P<by>\S+) +(?P<at>\d{4}-\d\d-\d\dT[\d:]+) +(?P<nodes>[\w.,\[\]-]+)\s*$")
+_REASON_ROW = re.compile(
+    r"^(?P<reason>\S.{0,80}?) +(?P<by>\S+) +(?P<at>\d{4}-\d\d-\d\dT[\d:]+) +(?P<nodes>[\w.,\[\]-]+)\s*$"
+)
 
 
 def read_reasons(lines: Sequence[str]) -> list[Found]:
@@ -85,7 +87,9 @@ def _bad_node(first: int, last: int, fields: dict[str, object]) -> Found:
     """``what``: silent where the controller got no answer, updated where somebody took the node out."""
     reason = str(fields.get("reason", ""))
     silent = reason.startswith("Not responding") or bool(re.search(r"\*|NOT_RESPONDING", str(fields.get("state", ""))))
-    told = " ".join(f"{name}={fields[key]}" for name, key in (("State", "state"), ("Reason", "reason")) if fields.get(key))
+    told = " ".join(
+        f"{name}={fields[key]}" for name, key in (("State", "state"), ("Reason", "reason")) if fields.get(key)
+    )
     return Found(first, last, {**fields, "what": "silent" if silent else "updated"}, body=told or None)
 
 

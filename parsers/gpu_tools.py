@@ -1,4 +1,4 @@
-"""What the tools that ask a GPU print: nvidia-smi, NVML, DCGM, rocm-smi, the ROCm and Neuron runtimes.
+"""What the tools that ask a GPU print: nvidia-smi, NVML, DCGM, amd-smi, rocm-smi, the ROCm and Neuron runtimes.
 
 Emitted by: nvidia-smi (drivers to 595), NVIDIA/DCGM, NVIDIA/k8s-device-plugin, ROCm/ROCR-Runtime, the AWS Neuron
 runtime. Gives ``gpu.driver`` (versions, and when nvidia-smi was asked), ``gpu.counters`` (all it counts),
@@ -13,7 +13,8 @@ import re
 from collections.abc import Sequence
 
 from correlator.events import Found, Parser, Pattern
-from parsers._lines import named
+from parsers._amd_smi import ROCM_LINE, read_amd, rocm_identity
+from parsers._lines import named, one_line
 from parsers._pci import ADDRESS, normalise_pci, with_bus_id
 from parsers._smi_query import read_query
 from parsers._smi_xml import read_xml
@@ -187,6 +188,24 @@ PARSER = Parser(
             "\t\t<remapped_rows>\n\t\t\t<remapped_row_failure>Yes</remapped_row_failure>\n\t\t</remapped_rows>\n\t</gpu>",
             severity="warning",
             not_samples=('\t<gpu id="00000000:3D:00.0">\n\t\t<uuid>GPU-0c5e9a17</uuid>',),
+        ),
+        Pattern(
+            event="gpu.query",
+            literals=("GPU: ",),
+            block=read_amd,
+            block_lines=300,
+            sample="GPU: 3\n    ECC:\n        TOTAL_CORRECTABLE_COUNT: 4\n        TOTAL_UNCORRECTABLE_COUNT: 1",
+            severity="warning",
+            not_samples=("GPU: 3\n", "memory per GPU: 79 GiB", "GPU: 3\nECC: none"),
+        ),
+        Pattern(
+            event="gpu.identity",
+            literals=("Serial Number: ", "PCI Bus: ", "Unique ID: ", "Card series: ", "Card Series: "),
+            block=one_line(ROCM_LINE, rocm_identity),
+            block_lines=0,
+            sample="GPU[3]\t\t: PCI Bus: 0000:26:00.0",
+            severity="info",
+            not_samples=("GPU[3]\t\t: Serial Number: N/A", "    Serial Number: 1650000000000"),
         ),
         Pattern(
             event="gpu.xid_report",

@@ -173,9 +173,7 @@ PARSER = Parser(
         Pattern(
             event="k8s.event",
             literals=("Normal  ",),
-            block=one_line(
-                _table("Normal", _TELLING), _event
-            ),
+            block=one_line(_table("Normal", _TELLING), _event),
             block_lines=0,
             sample="6m1s        Normal    Killing                 pod/llm-worker-2        Stopping container main",
             severity="info",

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from correlator.events import Found, Parser, Pattern
 from parsers._lines import named, one_line, signal_number
 from parsers._slurm_exit import EXIT_PATTERNS
+from parsers._slurm_listings import STATES, read_job, read_json_job, read_node, read_reasons
 
 # squeue: "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
 _QUEUE_ROW = re.compile(
@@ -32,11 +33,10 @@ def _read_queue(lines: Sequence[str]) -> list[Found]:
     return found
 
 
-_STATES = "BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|REQUEUED|REVOKED|TIMEOUT"
 # sacct cuts words at the column's width and marks the cut: "OUT_OF_ME+"; "CANCELLED by 1001" names a user id.
 _ACCOUNT_ROW = (
-    rf"^\s*(?P<job>\d+)(?:_\d+)?(?P<step_id>\.\w+)?[ |].*?[ |](?P<state>{_STATES}|OUT_OF_ME\+|CANCELLED\+|NODE_FAIL\+)"
-    r"(?: by \d+)?[ |]+(?:.*[ |])?(?P<exit_status>\d+):(?P<exit_signal>\d+)"
+    rf"^\s*(?P<job>\d+)(?:_\d+)?(?P<step_id>\.\w+)?[ |].*?[ |](?P<state>{STATES}|OUT_OF_ME\+|CANCELLED\+|NODE_FAIL\+)"
+    r"(?: by \d+)?[ |]+(?:.*?[ |])??(?P<exit_status>\d+):(?P<exit_signal>\d+)(?:[ |]|$)"
 )
 
 
@@ -80,8 +80,44 @@ PARSER = Parser(
         Pattern(
             event="slurm.job_state",
             literals=("JobState=",),
-            regex=r"JobState=(?P<state>\w+) Reason=(?P<reason>\S+)",
+            block=read_job,
+            block_lines=40,
             sample="   JobState=NODE_FAIL Reason=NodeDown Dependency=(null)",
+            severity="warning",
+        ),
+        Pattern(
+            event="slurm.job_state",
+            literals=('"job_id":',),
+            block=read_json_job,
+            block_lines=400,
+            sample='      "job_id": 123,\n      "nodes": "node[001-004]",\n      "state": {\n        "current": [\n'
+            '          "NODE_FAIL"\n        ],\n        "reason": "None"\n      },\n      "steps": [',
+            severity="warning",
+            not_samples=(
+                '      "job_id": 123,\n      "state": {\n        "current": ["RUNNING"],',
+                '{"job_id": 7, "loss": 2}',
+            ),
+        ),
+        Pattern(
+            event="slurm.node_down",
+            literals=("NodeName=",),
+            block=read_node,
+            block_lines=40,
+            sample="NodeName=node012 Arch=x86_64 CoresPerSocket=32\n   State=DOWN*+DRAIN ThreadsPerCore=2\n"
+            "   Reason=Not responding [slurm@2024-05-01T07:40:18]",
+            severity="warning",
+            not_samples=(
+                "NodeName=node013 Arch=x86_64\n   State=IDLE ThreadsPerCore=2",
+                "NodeName=node[001-004] Gres=gpu:8",
+            ),
+        ),
+        Pattern(
+            event="slurm.node_down",
+            literals=("REASON               USER ",),
+            block=read_reasons,
+            block_lines=200,
+            sample="REASON               USER      TIMESTAMP           NODELIST\n"
+            "Not responding       slurm     2024-05-01T07:40:18 node012",
             severity="warning",
         ),
         Pattern(

@@ -50,7 +50,7 @@ PARSER = Parser(
         Pattern(
             event="kernel.storage",
             literals=("nfs4_reclaim_open_state", "NFS: state manager", "NFS: nfs4_"),
-            regex=r"(?P<what>nfs4_reclaim_open_state: Lock reclaim failed|NFS: (?:state "
+            regex=r"(?P<what>_*nfs4_reclaim_open_state: Lock reclaim failed!?|NFS: (?:state "
             r"manager|nfs4_\w{1,60}).*(?:failed|error).*)$",
             fields={"filesystem": "nfs"},
             sample="NFS: nfs4_reclaim_open_state: Lock reclaim failed!",
@@ -105,9 +105,21 @@ PARSER = Parser(
         Pattern(
             # the manager's view of a node that it is about to expel
             event="kernel.storage",
-            literals=("lease renewal is overdue", "is being expelled", "SGPanic"),
+            literals=(
+                "lease renewal is overdue",
+                "is being expelled",
+                "SGPanic",
+                "will be expelled from cluster",
+                "Lost membership in cluster",
+                "unmounted by the system with return code",
+                "Disk failure.  Volume ",
+                "Unexpected long waiter detected",
+                "Error=MMFS_",
+            ),
             regex=r"\[[A-Z]\] (?P<what>(?:Node (?P<server>\S+)(?: \([^)]*\))? (?:lease renewal is overdue|"
-            r"is being expelled)|.*\bSGPanic\b).*)$",
+            r"is being expelled)|.*\bSGPanic\b|This node will be expelled|Lost membership in cluster|"
+            r"File system (?P<target>\S+) unmounted by the system|"
+            r"Disk failure\.  Volume (?P<volume>[\w.-]+)|Unexpected long waiter|Error=MMFS_\w+).*)$",
             fields={"filesystem": "gpfs"},
             sample="[N] Node 192.0.2.7 (node012) lease renewal is overdue. Pinging to check if it is alive",
             not_samples=("[N] SGPanics so far: 0",),
@@ -121,8 +133,15 @@ PARSER = Parser(
         ),
         Pattern(
             event="kernel.storage",
-            literals=("Communication error in RECVDATA", "Communication error in SENDDATA", "beegfs: "),
+            literals=(
+                "Communication error in RECVDATA",
+                "Communication error in SENDDATA",
+                "Communication error: ",
+                "beegfs: ",
+            ),
             regex=r"(?P<what>Communication error in (?:RECV|SEND)DATA stage)\. Node: (?P<server>[^;]*)|"
+            r"(?P<stalled>Communication error: (?:Receive|Send) (?:timed out|failed))[. ](?:.*?from: | ?Peer: )"
+            r"(?P<peer>beegfs-\w+ [^.;(]*?\[ID: \d+\])|"
             r"beegfs: (?P<text>.*(?:[Cc]onnect(?:ion)? (?:failed|error)|[Tt]imed out|unreachable).*)",
             fields={"filesystem": "beegfs"},
             sample="beegfs: storage(4711): Communication error in RECVDATA stage. Node: beegfs-storage stor01 [ID: "

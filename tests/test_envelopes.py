@@ -111,6 +111,8 @@ CASES: list[tuple[str, FileContext, str, dict[str, Any]]] = [
       "key": "llm-worker-3/default1"}),
     ("llm-worker-3 pytorch 2024-05-01T05:40:18.123456789Z [rank9]: x", FileContext(clock=YEAR, stern=True), "x",
      {"pod": "llm-worker-3", "container": "pytorch", "rank": 9}),
+    ("train llm-worker-3 pytorch 2024-05-01T05:40:18.123456789Z [rank9]: x",
+     FileContext(clock=YEAR, stern=True, namespaces=True), "x", {"pod": "llm-worker-3", "container": "pytorch", "rank": 9}),
     ("gpu-a017: [default0]:  File \"train.py\", line 3, in f", NODES, '  File "train.py", line 3, in f',
      {"node": "gpu-a017", "local_rank": 0, "key": "gpu-a017/default0"}),
     ("gpu-a017: ", NODES, "", {"node": "gpu-a017"}),
@@ -286,6 +288,8 @@ def test_hydra_and_stern_labels() -> None:
     assert not layers("\n".join(f"[{80746 + i}] viewer {i}" for i in range(12))).rank_label
     assert layers("\n".join(f"llm-worker-{i % 2} pytorch line {i}" for i in range(12))).stern
     assert not layers("\n".join(f"grad-norm{i} was {i}" for i in range(12))).stern
+    assert not layers("\n".join(f"llm-worker-{i % 2} pytorch line {i}" for i in range(12))).namespaces
+    assert layers("\n".join(f"train llm-worker-{i % 2} pytorch line {i}" for i in range(12))).namespaces
 
 
 def tags_of(files: dict[str, str]) -> tuple[str, bool]:

@@ -46,6 +46,7 @@ _TASK = re.compile(r" {0,6}(?:P\d+ )?(\d{1,6}):(?: |$)")
 _HOST = re.compile(r"([A-Za-z0-9][\w.-]*):(?: |$)")
 _HYDRA = re.compile(r"\[(\d{1,6})\] ")
 _STERN = re.compile(r"([a-z0-9][a-z0-9.-]*-[a-z0-9.-]+) ([a-z][\w-]*) ")
+_STERN_OF_SPACES = re.compile(r"[a-z0-9][a-z0-9-]* ([a-z0-9][a-z0-9.-]*-[a-z0-9.-]+) ([a-z][\w-]*) ")
 _RANK = re.compile(r"\[rank(\d{1,6})\]:( ?)(.*)", re.S)
 _TORCH_LINE = re.compile(
     r"\s|$|\[[FEWIV](?:\d| [\w./-]+:\d)|[FEWICVD]\d{4} |Traceback |[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b"
@@ -99,9 +100,13 @@ def _hydra(lines: Sequence[str]) -> bool:
     return len(counts) >= 2 and counts.total() >= len(lines) * 0.6 and counts.total() >= 3 * len(counts)
 
 
-def _stern(lines: Sequence[str]) -> bool:
-    counts = Counter(m[0] for line in lines if (m := _STERN.match(line)) and any(c.isdigit() for c in m[1]))
-    return counts.total() >= max(5, len(lines) * 0.9) and counts.total() >= 3 * len(counts)
+def _stern(lines: Sequence[str]) -> tuple[bool, bool]:
+    """Whether pod and container stand in front of nearly all lines, and whether a namespace does before them."""
+    for form in (_STERN, _STERN_OF_SPACES):
+        counts = Counter(m[0] for line in lines if (m := form.match(line)) and any(c.isdigit() for c in m[1]))
+        if counts.total() >= max(5, len(lines) * 0.9) and counts.total() >= 3 * len(counts):
+            return True, form is _STERN_OF_SPACES
+    return False, False
 
 
 def collect_rank_tags(lines: Iterable[str], context: FileContext, file: str, tags: RankTags) -> None:
@@ -153,12 +158,14 @@ def detect_layers(head: Sequence[str], tail: Sequence[str], clock: Clock) -> Fil
     if not lines:
         return base
     tasks = _tasks(lines)
+    stern, namespaces = _stern(lines)
     return replace(
         base,
         task_label=tasks,
         hosts=frozenset() if tasks else _hosts(lines),
         rank_label=_hydra(lines),
-        stern=_stern(lines),
+        stern=stern,
+        namespaces=namespaces,
     )
 
 

@@ -10,6 +10,7 @@ _HOST = re.compile(r"([A-Za-z0-9][\w.-]*):(?: |$)")
 _TASK = re.compile(r" {0,6}(?:P(\d+) )?(\d{1,6}):(?: |$)")
 _HYDRA = re.compile(r"\[(\d{1,6})\] ")
 _STERN = re.compile(r"([\w.-]+) ([\w.-]+) ")
+_STERN_OF_SPACES = re.compile(r"[\w.-]+ ([\w.-]+) ([\w.-]+) ")
 # [pod/llm-worker-3/pytorch] text
 _KUBECTL = re.compile(r"\[pod/([\w.-]+)/([\w.-]+)\] ")
 # [1,37]<stderr>:text · [prterun-node1-77@1,37]<stderr>: text · [ns,37][node1:4711]<stderr>: text
@@ -38,7 +39,7 @@ def fan_in(text: str, p: Peeled, ctx: FileContext) -> str | None:
         p.task = int(match[1])
         p.identity.append(match[1])
         return text[match.end() :]
-    if ctx.stern and p.pod is None and (match := _STERN.match(text)):
+    if ctx.stern and p.pod is None and (match := (_STERN_OF_SPACES if ctx.namespaces else _STERN).match(text)):
         p.pod, p.container = match[1], match[2]
         p.identity.append(match[1])
         return text[match.end() :]

@@ -17,7 +17,8 @@ class FileContext:
     """What the lines of one file mean together.
 
     ``hosts``: names that stand as ``name: `` in front of (nearly) all lines (pdsh). ``task_label``: lines start with
-    ``7: `` (srun -l). ``rank_label``: they start with ``[7] `` (Hydra). ``stern``: they start with ``pod container ``.
+    ``7: `` (srun -l). ``rank_label``: they start with ``[7] `` (Hydra). ``stern``: they start with
+    ``pod container ``, and with ``namespaces`` with a namespace in front of that.
     ``tee_rank``: what an outermost ``[rankN]:`` is: ``torch`` (a global rank, printed by torch), or a launcher's tag
     that states the ``local`` or the ``global`` rank. ``tee_space``: that tag is followed by a space of its own.
     ``split_ranks``: several ranks write behind one outer label, so that ``[rankN]:`` tells writers apart.
@@ -30,6 +31,7 @@ class FileContext:
     task_label: bool = False
     rank_label: bool = False
     stern: bool = False
+    namespaces: bool = False
     tee_rank: str = "torch"
     tee_space: bool = False
     split_ranks: bool = True
