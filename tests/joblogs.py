@@ -168,11 +168,11 @@ def peer_closed(rank: int, address: str = ADDRESSES[0], call: Call = DATA_SUM) -
     )
 
 
-def gloo_timeout(rank: int, call: Call = DATA_SUM, ms: int = 60000) -> Lines:
+def gloo_timeout(rank: int, call: Call = DATA_SUM, ms: int = 60000, direction: str = "recv") -> Lines:
     """Gloo on a rank that waited in vain."""
     return raises_in(
         call,
-        f"RuntimeError: [{_GLOO}/unbound_buffer.cc:78] Timed out waiting {ms}ms for recv operation to complete",
+        f"RuntimeError: [{_GLOO}/unbound_buffer.cc:78] Timed out waiting {ms}ms for {direction} operation to complete",
         rank=rank,
     )
 

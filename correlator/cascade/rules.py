@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from correlator.cascade import absence, exits, flight, local, named, outside, protocol, start, transport, watchdog
+from correlator.cascade import absence, exits, flight, local, named, outside, protocol, ring, start, transport, watchdog
 from correlator.cascade.model import Facts, Finding
 
 Rule = Callable[[Facts], Iterator[Finding]]
@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     protocol.sizes_disagree,
     watchdog.divergent_collectives,
     protocol.wait_for,
+    ring.broken_ring,
     exits.sudden_exit,
     absence.did_not_stop_on_sigterm,
     absence.silent_rank,
