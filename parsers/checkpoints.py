@@ -98,7 +98,7 @@ _PRIVATE = (
     ),
     _other(
         "save_finished",
-        ("heckpoint ", "kpt "),
+        (" committed", " saved", " written"),
         r"\b(?:checkpoint|ckpt) (?P<path>[^\s:;,]*\d[^\s:;,]*) (?:is |was )?(?:committed|saved|written)\b",
         "checkpoint step_001200 committed (8/8 shards)",
         "checkpoint step_001200 will be committed later",
