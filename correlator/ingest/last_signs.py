@@ -30,6 +30,12 @@ def label_of(raw: bytes) -> bytes | None:
     return match[0] if match else None
 
 
+def first_label(raw: bytes | bytearray, start: int) -> bytes | None:
+    """The outermost label of the raw line at ``start``; None when it begins with something else."""
+    match = _FIRST_LABEL.match(raw, start)
+    return match[0] if match else None
+
+
 def naming_label(raw: bytes, name: str) -> bytes:
     """What all lines of a raw line's writer begin with; empty when that is not sure.
 

@@ -7,7 +7,6 @@ know who wrote it and what was said last.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -17,28 +16,22 @@ from correlator.events import STANDS_FOR_OTHERS, Found
 from correlator.ingest.blocks import BlockLines, LineIndex
 from correlator.ingest.candidates import CandidateScan
 from correlator.ingest.error_words import WORDS, error_severity
-from correlator.ingest.last_signs import label_of, naming_label
+from correlator.ingest.last_signs import label_of
+from correlator.ingest.look_back import CLOCK, LOOK_BACK_LINES, LookBack
 from correlator.ingest.matching import Entry, Matcher, excerpt
 from correlator.ingest.rows import Row, fill
-from correlator.ingest.windows import MAX_LINE, Window
+from correlator.ingest.windows import Window
 from correlator.ingest.work import Limits, Unit, UnitResult
 from correlator.ingest.writers import WriterTrace, writer_key
 from correlator.scan import build_engine
 from correlator.timestamps import SECOND
 
-#: Lines of the same writer looked through, backwards, for the time of a line without one; and lines of all writers.
-LOOK_BACK_LINES = 50
-_LOOK_BACK_ALL = 400
 #: Rows of event log.error kept for one writer, half of them the first, half the last.
 ERROR_ROWS = 40
 # Lines with something like a time in them that are tried for a file's first stamp.
 _HEAD_TRIES = 10
 # Parts of one line that a collector cut.
 _MAX_PARTS = 8
-# Something like a time of day. It begins with a plain byte, which makes the search several times faster.
-_CLOCK = re.compile(rb":[0-5]\d:[0-5]\d")
-# Without one of these no built-in layout finds a stamp: minutes and seconds, a date or an epoch in one number.
-_STAMP_SIGN = re.compile(rb":[0-5]\d:[0-5]\d|\d{8}")
 
 
 class UnitReader:
@@ -82,8 +75,7 @@ class UnitReader:
         )
         self._peeled: dict[int, Peeled] = {}
         self._index = LineIndex(window, self._peel)
-        self._inherited: dict[tuple[int, str], Peeled | None] = {}
-        self._asked: tuple[int, Peeled | None] = (window.size, None)
+        self._look_back = LookBack(window, self.context, self._several, self._peel, self._peeled)
         self._last_seen: dict[str, tuple[int, Peeled]] = {}
         self._last_timed: dict[str, tuple[int, Peeled]] = {}
         self._spans: dict[str, tuple[int, int]] = {}
@@ -140,60 +132,6 @@ class UnitReader:
                 if not part.partial:
                     break
             start = window.next_start(end)
-
-    def _timed(self, start: int, p: Peeled) -> Peeled | None:
-        """The line itself when it has a time, else the last timed one before it of the same writer."""
-        if p.timestamp_ns is not None or p.boot_ns is not None:
-            return p
-        window, key = self._window, p.key
-        memo = (start, key)
-        if memo in self._inherited:
-            return self._inherited[memo]
-        asked, answer = self._asked
-        if (
-            not self._several
-            and asked < start <= asked + MAX_LINE
-            and self.context.layout is None
-            and not _CLOCK.search(window.data, asked, start)
-        ):
-            # Nothing like a time of day since the last look-back: the same answer.
-            found = answer
-        else:
-            found = self._look_back(start, key)
-        self._inherited[memo] = found
-        self._asked = start, found
-        return found
-
-    def _look_back(self, start: int, key: str) -> Peeled | None:
-        window = self._window
-        same = looked = 0
-        stamps_show = self.context.layout is None  # a layout of the file's own may look like anything
-        label = b""
-        if self._several and (identity := self._peel(start, window.line_end(start)).identity):
-            origin = window.physical_start(start)
-            label = naming_label(bytes(window.data[origin : origin + 100]), identity[0])
-        line = window.previous(start)
-        while line is not None and same < LOOK_BACK_LINES and looked < _LOOK_BACK_ALL:
-            if (line[0], key) in self._inherited:
-                return self._inherited[line[0], key]
-            if label and not window.data.startswith(label, window.physical_start(line[0])):
-                pass  # of another writer
-            elif (
-                stamps_show
-                and (label or not self._several)
-                and line[0] not in self._peeled
-                and not _STAMP_SIGN.search(window.data, *line)
-            ):
-                same += 1
-            else:
-                before = self._peel(*line)
-                if not self._several or before.key == key:
-                    same += 1
-                    if before.timestamp_ns is not None:
-                        return before
-            looked += 1
-            line = window.previous(line[0])
-        return None
 
     # --- patterns ----------------------------------------------------------------------------------------------------
 
@@ -284,7 +222,7 @@ class UnitReader:
             "timestamp_basis": "none",
             "_unit": self.unit.index,
         }
-        timed = self._timed(start, p)
+        timed = self._look_back.timed(start, p)
         if timed is not None:
             row["timestamp_resolution_ns"] = timed.resolution_ns
             row["timestamp_basis"] = timed.timestamp_basis if timed is p else "inherited"
@@ -353,7 +291,7 @@ class UnitReader:
             start, end = window.line_at(position)
             p = self._peel(start, end)
             self._saw(start, p)
-            clock = _CLOCK.search(window.data, max(end, position), last)
+            clock = CLOCK.search(window.data, max(end, position), last)
             if p.timestamp_ns is not None or clock is None:
                 break
             position = clock.start()

@@ -1,0 +1,116 @@
+"""The time of a line without one: the last timed line before it of the same writer, as far back as the window holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from correlator.envelopes.peeled import FileContext, Peeled
+from correlator.ingest.last_signs import first_label, naming_label
+from correlator.ingest.windows import MAX_LINE, Window
+
+#: Lines of the same writer looked through, backwards, for the time of a line without one; and lines of all writers.
+LOOK_BACK_LINES = 50
+_LOOK_BACK_ALL = 400
+#: Something like a time of day. It begins with a plain byte, which makes the search several times faster.
+CLOCK = re.compile(rb":[0-5]\d:[0-5]\d")
+# Without one of these no built-in layout finds a stamp: minutes and seconds, a date or an epoch in one number.
+_STAMP_SIGN = re.compile(rb":[0-5]\d:[0-5]\d|\d{8}")
+
+
+class LookBack:
+    """Answers for the lines of one window; ``peel`` keeps what it peeled in ``peeled``, by start.
+
+    Other writers' lines are told by the label at their start where that is sure, and not peeled for it.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        context: FileContext,
+        several: bool,
+        peel: Callable[[int, int], Peeled],
+        peeled: Mapping[int, Peeled],
+    ) -> None:
+        self._window = window
+        self._several = several
+        self._peel = peel
+        self._peeled = peeled
+        self._stamps_show = context.layout is None  # a layout of the file's own may look like anything
+        self._known: dict[tuple[int, str], Peeled | None] = {}
+        self._asked: tuple[int, Peeled | None] = (window.size, None)
+        self._writers: set[bytes] = set()  # labels that tell their lines' writer
+
+    def timed(self, start: int, p: Peeled) -> Peeled | None:
+        """The line itself when it has a time, else the last timed one before it of the same writer."""
+        if p.timestamp_ns is not None or p.boot_ns is not None:
+            return p
+        memo = (start, p.key)
+        if memo in self._known:
+            return self._known[memo]
+        asked, answer = self._asked
+        if (
+            not self._several
+            and asked < start <= asked + MAX_LINE
+            and self._stamps_show
+            and not CLOCK.search(self._window.data, asked, start)
+        ):
+            # Nothing like a time of day since the last look-back: the same answer.
+            found = answer
+        else:
+            found = self._find(start, p.key)
+        self._known[memo] = found
+        self._asked = start, found
+        return found
+
+    def _find(self, start: int, key: str) -> Peeled | None:
+        window, data = self._window, self._window.data
+        same = looked = 0
+        label = self._own_label(start) if self._several else b""
+        line = window.previous(start)
+        while line is not None and same < LOOK_BACK_LINES and looked < _LOOK_BACK_ALL:
+            if (line[0], key) in self._known:
+                return self._known[line[0], key]
+            if self._several and self._is_others(line[0], key, label):
+                pass
+            elif (
+                self._stamps_show
+                and (label or not self._several)
+                and line[0] not in self._peeled
+                and not _STAMP_SIGN.search(data, *line)
+            ):
+                same += 1
+            else:
+                before = self._peel(*line)
+                if not self._several or before.key == key:
+                    same += 1
+                    if before.timestamp_ns is not None:
+                        return before
+            looked += 1
+            line = window.previous(line[0])
+        return None
+
+    def _own_label(self, start: int) -> bytes:
+        """What all lines of this line's writer begin with; empty when that is not sure."""
+        window = self._window
+        identity = self._peel(start, window.line_end(start)).identity
+        if not identity:
+            return b""
+        origin = window.physical_start(start)
+        return naming_label(bytes(window.data[origin : origin + 100]), identity[0])
+
+    def _is_others(self, start: int, key: str, label: bytes) -> bool:
+        """Whether the label in front of a line surely tells that ``key`` is not its writer."""
+        window = self._window
+        if label:
+            return not window.data.startswith(label, window.physical_start(start))
+        if key:
+            return False
+        # A line that says nothing about its writer has no label that tells one.
+        stated = first_label(window.data, window.physical_start(start))
+        if stated is None or stated in self._writers:
+            return stated is not None
+        if self._own_label(start):
+            self._writers.add(stated)
+            return True
+        return False
