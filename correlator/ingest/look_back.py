@@ -71,16 +71,11 @@ class LookBack:
         while line is not None and same < LOOK_BACK_LINES and looked < _LOOK_BACK_ALL:
             if (line[0], key) in self._known:
                 return self._known[line[0], key]
-            if self._several and self._is_others(line[0], key, label):
-                pass
-            elif (
-                self._stamps_show
-                and (label or not self._several)
-                and line[0] not in self._peeled
-                and not _STAMP_SIGN.search(data, *line)
-            ):
-                same += 1
-            else:
+            if label and not data.startswith(label, window.physical_start(line[0])):
+                pass  # of another writer
+            elif self._stamps_show and line[0] not in self._peeled and not _STAMP_SIGN.search(data, *line):
+                same += 1 if label or not self._several else 0
+            elif label or key or not self._has_label(line[0]):
                 before = self._peel(*line)
                 if not self._several or before.key == key:
                     same += 1
@@ -99,18 +94,13 @@ class LookBack:
         origin = window.physical_start(start)
         return naming_label(bytes(window.data[origin : origin + 100]), identity[0])
 
-    def _is_others(self, start: int, key: str, label: bytes) -> bool:
-        """Whether the label in front of a line surely tells that ``key`` is not its writer."""
+    def _has_label(self, start: int) -> bool:
+        """Whether the label in front of a line surely tells its writer, so that it is none that says nothing of it."""
         window = self._window
-        if label:
-            return not window.data.startswith(label, window.physical_start(start))
-        if key:
-            return False
-        # A line that says nothing about its writer has no label that tells one.
-        stated = first_label(window.data, window.physical_start(start))
-        if stated is None or stated in self._writers:
-            return stated is not None
+        label = first_label(window.data, window.physical_start(start))
+        if label is None or label in self._writers:
+            return label is not None
         if self._own_label(start):
-            self._writers.add(stated)
+            self._writers.add(label)
             return True
         return False
