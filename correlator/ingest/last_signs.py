@@ -19,6 +19,7 @@ _LABEL = (
 )
 _FIRST_LABEL = re.compile(_LABEL)
 _LABELS = re.compile(_LABEL + rb"+")
+_NUMERIC_LABEL = re.compile(rb" {0,6}\d{1,6}: ")
 _CHUNK = 8 << 20
 #: More silent writers than this are not looked for: then the file's end is not where the job's end is.
 MAX_WRITERS = 512
@@ -44,6 +45,12 @@ def naming_label(raw: bytes, name: str) -> bytes:
     """
     match, word = _FIRST_LABEL.match(raw), name.encode()
     return raw[: raw.rfind(word, 0, match.end()) + len(word)] if match and word and word in match[0] else b""
+
+
+def numeric_label(raw: bytes) -> bytes:
+    """The number and colon in front of a raw line, as ``srun -l`` prints them; empty when there are none."""
+    match = _NUMERIC_LABEL.match(raw)
+    return match[0] if match else b""
 
 
 def find_last_lines(path: Path, end: int, labels: Mapping[str, bytes], others: Iterable[bytes]) -> dict[str, int]:

@@ -104,9 +104,10 @@ class Window:
     def previous(self, start: int) -> tuple[int, int] | None:
         """Bounds of the physical line before the one that holds ``start``; None at the start of the held bytes."""
         start = self.physical_start(start)
-        if start <= 0:
-            return None
-        end = start - 1
+        return self.last_part(start - 1) if start > 0 else None
+
+    def last_part(self, end: int) -> tuple[int, int]:
+        """Bounds of the last soft line of the physical line whose LF is at ``end``."""
         begin = self.data.rfind(b"\n", max(0, end - MAX_LINE), end) + 1
         if end > begin and self.data[end - 1] == 13:
             end -= 1
