@@ -78,6 +78,17 @@ def test_a_line_without_a_time_inherits_it_from_the_same_writer_only(tmp_path: P
     assert found["zero"]["timestamp_resolution_ns"] == SECOND
 
 
+@pytest.mark.parametrize(
+    "label", ["{}: ", " {}: ", "[1,{}]<stderr>:", "[default{}]:", "node{}: ", "[pod/llm-{}/main] "]
+)
+def test_the_time_is_found_behind_many_lines_of_other_writers(tmp_path: Path, label: str) -> None:
+    first = "".join(f"{label.format(w)}[2024-05-01 0{w}:00:00] start\n" for w in range(8))
+    others = "".join(f"{label.format(w)}[2024-05-01 0{w}:00:01] step\n{label.format(w)}x\n" for w in range(1, 8))
+    put(tmp_path, first + others * 20 + f"{label.format(0)}y\n{label.format(0)}BOOM\n")
+    row = one(read(tmp_path))
+    assert (row["timestamp"], row["timestamp_basis"]) == (1_714_521_600 * SECOND, "inherited")
+
+
 def test_a_whole_file_of_one_process_is_one_writer(tmp_path: Path) -> None:
     put(tmp_path, "[2024-05-01 07:00:00] a\n[rank3]: BOOM\n", "stderr.log")
     row = one(read(tmp_path))
