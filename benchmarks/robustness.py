@@ -1,6 +1,6 @@
 """Whether the answers stand when logs are missing, cut, reordered, or stamped by wrong clocks.
 
-    python benchmarks/robustness.py CASES_DIR... [--only a,b,c,d,e] [--sample N --seed S]
+    python benchmarks/robustness.py CASES_DIR... [--only a,b,c,d,e,f] [--sample N --seed S]
 
 Over cases with a known truth (``known.py``), each variation on a temporary copy:
 
@@ -9,6 +9,8 @@ b  all files of the guilty alone are deleted: the answer stays right, or is hone
 c  the clock of each node is off by up to ten minutes and in another zone: class, ranks and nodes stay
 d  files are created in another order and read by one and by two processes: the same bytes
 e  each file is cut at a random point of its last tenth: no crash, no innocent newly blamed
+f  the folder as it is found at night: half of the files compressed, progress bars before lines, clocks up to 40 s
+   apart, an innocent's file missing: class, ranks and nodes stay
 
 c moves stamps of common layouts in plain-text files that belong to one node. Files of several nodes, and compressed
 ones, stay as they are and are counted; only cases with moved files of two nodes are tried.
@@ -17,9 +19,11 @@ ones, stay as they are and are counted; only cases with moved files of two nodes
 from __future__ import annotations
 
 import argparse
+import bz2
+import gzip
+import lzma
 import os
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -27,10 +31,11 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from known import ACCUSES, Case, everybody, load_cases, short
+from stamps import STATED_ZONE, moved
 
 import correlator
 from correlator.diagnosis import Document, to_json
@@ -43,6 +48,7 @@ _WHAT = {
     "c": "clocks off by ±10 min and zones: same class, ranks, nodes",
     "d": "files in another order, 1 and 2 processes: same bytes",
     "e": "a file cut in its last tenth: no crash, no innocent newly blamed",
+    "f": "compressed, progress bars, clocks ±40 s, a file missing: same class, ranks, nodes",
 }
 _SHOWN = 60
 
@@ -160,46 +166,7 @@ def _deleted_guilty(base: Base, rng: random.Random, work: Path, tally: Tally) ->
         tally.failures.append(f"{base.case.name}: without {', '.join(own[:4])}: {_said(document)}")
 
 
-_CLOCK = r"(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?![\d:])"
-_STATED_ZONE = re.compile(_CLOCK.replace("?P<", "?P<z") + r"(?:[.,]\d+)? ?(?:Z\b|UTC|[+-]\d\d:?\d\d\b)")
-#: Layouts, each with the form in which strftime writes it back.
-_LAYOUTS = tuple(
-    (re.compile(pattern), form)
-    for pattern, form in (
-        (r"(?<!\d)(?P<y>20\d\d)-(?P<mo>\d\d)-(?P<d>\d\d)(?P<sep>[T _])" + _CLOCK, "%Y-%m-%d{sep}%H:%M:%S"),
-        (r"(?<!\d)(?P<y>20\d\d)/(?P<mo>\d\d)/(?P<d>\d\d)(?P<sep> )" + _CLOCK, "%Y/%m/%d{sep}%H:%M:%S"),
-        (r"(?<![\d/])(?P<mo>\d\d)/(?P<d>\d\d)/(?P<y>20\d\d)(?P<sep> )" + _CLOCK, "%m/%d/%Y{sep}%H:%M:%S"),
-        (r"(?<![\d/])(?P<mo>\d\d)/(?P<d>\d\d)(?P<sep> )" + _CLOCK, "%m/%d{sep}%H:%M:%S"),
-        (r"(?<=[IWEF])(?P<mo>\d\d)(?P<d>\d\d)(?P<sep> )" + _CLOCK, "%m%d{sep}%H:%M:%S"),
-        (r"\b(?P<b>[JFMASOND][a-z]{2})(?P<sep> )(?P<d>[ \d]\d) " + _CLOCK, "%b{sep}%e %H:%M:%S"),
-    )
-)
 _PLAIN = (".log", ".txt", ".out", ".err", ".stdout", ".stderr", "")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-def moved(text: str, by: timedelta) -> tuple[str, int]:
-    """The text with all stamps of the layouts moved, and how many there were; years that are not printed stay open."""
-    count = 0
-
-    def one(form: str) -> Callable[[re.Match[str]], str]:
-        def replace(match: re.Match[str]) -> str:
-            nonlocal count
-            got = match.groupdict()
-            try:
-                month = int(got["mo"]) if got.get("mo") else _MONTHS.index(got["b"]) + 1
-                year = int(got.get("y") or 2024)
-                at = datetime(year, month, int(got["d"]), int(got["h"]), int(got["mi"]), int(got["s"])) + by
-            except ValueError:
-                return match[0]
-            count += 1
-            return at.strftime(form.format(sep=got["sep"]))
-
-        return replace
-
-    for layout, form in _LAYOUTS:
-        text = layout.sub(one(form), text)
-    return text, count
 
 
 def _wrong_clocks(base: Base, rng: random.Random, work: Path, tally: Tally) -> None:
@@ -212,7 +179,7 @@ def _wrong_clocks(base: Base, rng: random.Random, work: Path, tally: Tally) -> N
         if len(base.nodes[name]) == 1 and moved(text, timedelta())[1]:
             (node,) = base.nodes[name]
             files[node].append(name)
-            stated |= {node} if _STATED_ZONE.search(text) else set()
+            stated |= {node} if STATED_ZONE.search(text) else set()
         else:
             other += 1
     if len(files) < 2:
@@ -272,6 +239,51 @@ def _cut(base: Base, rng: random.Random, work: Path, tally: Tally) -> None:
             tally.failures.append(f"{base.case.name}: {name} cut: {', '.join(blamed)}; {_said(document)}")
 
 
+_COMPRESSED: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+#: A line in so many gets a progress bar before it.
+_BARRED = 20
+
+
+def _as_found(base: Base, rng: random.Random, work: Path, tally: Tally) -> None:
+    copy = _copy(base.case.logs, work)
+    files = _files(base)
+    innocent = [name for name in files if base.innocent(name)]
+    if len(innocent) > 1:
+        gone = rng.choice(innocent)
+        (copy / gone).unlink()
+        files.remove(gone)
+    shifts: dict[str, timedelta] = {}
+    for name in files:
+        path = copy / name
+        if path.suffix not in _PLAIN:
+            continue
+        times = path.stat()
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        if len(base.nodes[name]) == 1:
+            (node,) = base.nodes[name]
+            text, _ = moved(text, shifts.setdefault(node, timedelta(seconds=rng.randint(-40, 40))))
+        data = "".join(_barred(text, rng)).encode("utf-8", "surrogateescape")
+        ending = rng.choice(["", "", "", *_COMPRESSED])
+        if ending:
+            path.unlink()
+            path, data = path.with_name(path.name + ending), _COMPRESSED[ending](data)
+        path.write_bytes(data)
+        _touch(path, times.st_mtime_ns)
+    document = base.case.diagnose(copy).document
+    tally.tries += 1
+    if _answer(document) != _answer(base.whole.document):
+        tally.failures.append(f"{base.case.name}: {_said(document)}, before {_said(base.whole.document)}")
+
+
+def _barred(text: str, rng: random.Random) -> Iterator[str]:
+    """The lines, some behind a progress bar that was drawn on the same line; a continued block stays whole."""
+    for line in text.splitlines(keepends=True):
+        if line[:1].strip() and not rng.randrange(_BARRED):
+            shard = rng.randint(1, 9)
+            yield f"Loading shards:  {shard}0%|{'#' * shard:10}| {shard}/10 [00:0{shard}<00:12,  1.27s/it]\r"
+        yield line
+
+
 def _touch(path: Path, mtime_ns: int) -> None:
     """Gives a file its time back: years that stamps leave open are taken from it."""
     os.utime(path, ns=(mtime_ns, mtime_ns))
@@ -291,6 +303,7 @@ _VARIATIONS: dict[str, Callable[[Base, random.Random, Path, Tally], None]] = {
     "c": _wrong_clocks,
     "d": _other_order,
     "e": _cut,
+    "f": _as_found,
 }
 
 
@@ -322,7 +335,7 @@ def main() -> int:
     """Prints the table and the failures; 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path, nargs="+", metavar="CASES_DIR")
-    parser.add_argument("--only", default="a,b,c,d,e")
+    parser.add_argument("--only", default="a,b,c,d,e,f")
     parser.add_argument("--sample", type=int, help="this many cases, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

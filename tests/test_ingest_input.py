@@ -14,6 +14,7 @@ from tinylogs import BLOCK, BOOM, PATTERNS, one, put, read, rows
 from correlator.errors import NothingReadable
 from correlator.events import Found, Pattern
 from correlator.ingest import Ingested, ingest, planning, windows
+from correlator.plugins import load_parsers
 
 # --- odd and broken input --------------------------------------------------------------------------------------------------
 
@@ -98,6 +99,33 @@ def test_one_huge_line_is_never_held_as_a_whole(tmp_path: Path) -> None:
 def test_millions_of_carriage_returns(tmp_path: Path) -> None:
     put(tmp_path, b"\r".join(b"%d%%|###" % i for i in range(200_000)) + b"\rBOOM\n")
     assert one(read(tmp_path))["body"] == "BOOM"
+
+
+BLOCKS = [
+    pattern
+    for parser in load_parsers()
+    for pattern in parser.patterns
+    if pattern.block is not None and "\n" in pattern.sample
+]
+
+
+@pytest.mark.parametrize(
+    "bar", ["Loading shards:  30%|###       | 3/10 [00:03<00:12,  1.27s/it]", "24it [00:02,  9.5it/s]"]
+)
+def test_a_bar_drawn_into_a_block_of_lines_is_no_part_of_it(bar: str, tmp_path: Path) -> None:
+    """Whatever block it is: a bar ends with a carriage return, and what comes next stands in its place."""
+    assert len(BLOCKS) > 30
+
+    def found(name: str, text: str, pattern: Pattern) -> list[tuple[Any, ...]]:
+        (tmp_path / name).mkdir()
+        put(tmp_path / name, f"{text}\nafter\n")
+        events = ingest(tmp_path / name, patterns=[pattern], workers=1).events.to_pylist()
+        return [(e["event"], e["rank"], e["exit_code"], e["attributes"]) for e in events if e["event"] != "log.error"]
+
+    for number, pattern in enumerate(BLOCKS):
+        whole, *rest = pattern.sample.split("\n")
+        drawn = "\n".join([whole, *(f"{bar}\r{line}" for line in rest)])
+        assert found(f"{number}-drawn", drawn, pattern) == found(f"{number}-plain", pattern.sample, pattern)
 
 
 # --- the same result, however it is read -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -12,6 +13,8 @@ from correlator.ingest.windows import Window
 
 #: Lines of all writers looked through, at most, for the lines of one writer's block.
 SPREAD = 20_000
+# What tqdm and its like draw: a percentage before the bar, or a rate.
+_BAR = re.compile(rb"\d%\||\d ?(?:it|ba|ex)/s|\ds/(?:it|ba|ex)\b")
 
 
 def group_of(p: Peeled) -> Hashable:
@@ -70,6 +73,8 @@ class LineIndex:
         return self._peel(start, end).text
 
     def _group(self, start: int, end: int) -> Hashable:
+        if self._window.is_overwritten(end) and _BAR.search(self._window.data, start, end):
+            return _BAR  # drawn over by what follows it on the same line, and no part of any block
         return group_of(self._peel(start, end))
 
 

@@ -86,6 +86,13 @@ class Window:
         carriage = self.data.find(b"\r", begin, end)
         return end if carriage < 0 else carriage
 
+    def is_overwritten(self, end: int) -> bool:
+        """Whether the soft line that ends at ``end`` is followed, on the same physical line, by another text."""
+        data, size = self.data, self.size
+        while end < size and data[end] == 13:
+            end += 1
+        return 0 < end < size and data[end - 1] == 13 and data[end] != 10
+
     def physical_start(self, start: int) -> int:
         """Start of the physical line (after the last LF) that the soft line at ``start`` belongs to."""
         if start == 0 or self.data[start - 1] == 10:
