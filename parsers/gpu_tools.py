@@ -228,6 +228,15 @@ PARSER = Parser(
             r"(?:reason ?: ?(?P<reason>.*)|on address (?P<address>0x[0-9a-f]+|\(nil\))\. Reason: (?P<text>.*))$",
             sample="HW Exception by GPU node-7 (Agent handle: 0x9d018b820) reason :GPU Hang",
         ),
+        Pattern(  # the HIP runtime's own words on a queue that the driver below it gave up
+            event="gpu.hsa_fault",
+            literals=(" aborting with error : HSA_STATUS_",),
+            regex=r"Queue (?P<queue>0x[0-9a-f]+) aborting with error ?: ?(?P<what>HSA_STATUS_\w+): (?P<text>.*?)"
+            r"(?: code: (?P<code>0x[0-9a-f]+))?$",
+            sample=":0:rocdevice.cpp:2984: 63219873215 us: [pid:4711 tid:0x7f3c] Callback: Queue 0x7f5c40000000 "
+            "aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception. "
+            "code: 0x1016",
+        ),
         Pattern(
             event="neuron.error",
             literals=("NRT_EXEC_", "ERROR  TDRV:", "ERROR   NRT:", "ERROR  NRT:"),

@@ -215,6 +215,13 @@ _COMPLETED = (
     _ending(
         "completed", ("Job completed successfully",), r"^\W*Job completed successfully", "Job completed successfully"
     ),
+    _ending(  # nccl-tests and rccl-tests; it is not printed where a call failed
+        "completed",
+        ("# Avg bus bandwidth",),
+        r"# Avg bus bandwidth {1,8}: (?P<bandwidth>[\d.]+)",
+        "# Avg bus bandwidth    : 18.2112",
+        "#   Avg bus bandwidth is the mean over all sizes",
+    ),
     _ending(  # Composer's launcher, with --verbose
         "completed",
         (" finished successfully.",),

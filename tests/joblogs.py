@@ -290,19 +290,21 @@ def barrier_victim(rank: int, at: float, *, group_rank: int) -> Lines:
     ]
 
 
-def _fingerprint(shape: int, op: str) -> str:
+def _fingerprint(shape: int, op: str, seq: int) -> str:
     return (
-        f"CollectiveFingerPrint(SequenceNumber=28, OpType={op}, TensorShape=[{shape}], TensorDtypes=Float, "
+        f"CollectiveFingerPrint(SequenceNumber={seq}, OpType={op}, TensorShape=[{shape}], TensorDtypes=Float, "
         "TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu, memory_format=(nullopt)))"
     )
 
 
-def mismatch(rank: int, own: tuple[int, int], other: tuple[int, int], *, op: str = "ALLREDUCE") -> Lines:
-    """DETAIL mode's report on a rank: ``own`` and ``other`` are (rank within the group, shape)."""
+def mismatch(
+    rank: int, own: tuple[int, int], other: tuple[int, int], *, op: str = "ALLREDUCE", seqs: tuple[int, int] = (28, 28)
+) -> Lines:
+    """DETAIL mode's report on a rank: ``own`` and ``other`` are (rank within the group, shape), ``seqs`` their calls."""
     return raises_in(
         DATA_SUM,
         f"RuntimeError: Detected mismatch between collectives on ranks. Rank {own[0]} is running collective: "
-        f"{_fingerprint(own[1], op)}, but Rank {other[0]} is running collective: {_fingerprint(other[1], op)}."
+        f"{_fingerprint(own[1], op, seqs[0])}, but Rank {other[0]} is running collective: {_fingerprint(other[1], op, seqs[1])}."
         "Collectives differ in the following aspects: \t Tensor Tensor shapes",
         rank=rank,
     )

@@ -70,6 +70,25 @@ def test_an_error_after_the_closing_line_is_a_failure(tmp_path):
     assert diagnose(tmp_path, {"rank_0.log": lines}).verdict.class_ not in ("none",)
 
 
+def test_a_bandwidth_test_that_prints_its_mean_came_to_its_end(tmp_path):
+    warning = 'gpu-a017:4711:4711 [0] init.cc:125 NCCL WARN Missing "iommu=pt" from kernel command line'
+    mean = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 18.2112"]
+    assert diagnose(tmp_path / "whole", {"test.log": [warning, *mean]}).verdict.class_ == "none"
+    assert diagnose(tmp_path / "cut", {"test.log": [warning]}).verdict.class_ != "none"
+
+
+def test_an_undecided_answer_shows_how_a_node_ended_and_not_whom_its_launcher_stopped(tmp_path):
+    stopped = [
+        f"[2025-03-14 10:00:33,{n}00] [INFO] [launch.py:319:sigkill_handler] Killing subprocess {601 + n}"
+        for n in range(8)
+    ]
+    ended = "['/usr/bin/python3', '-u', 'train.py', '--local_rank=7'] exits with return code = -6"
+    lines = [*stopped, f"[2025-03-14 10:00:34,000] [ERROR] [launch.py:325:sigkill_handler] {ended}"]
+    found = diagnose(tmp_path, {"train.log": lines})
+    assert found.verdict.class_ == "unknown"
+    assert "return code = -6" in found.document.evidence[0].text
+
+
 @pytest.mark.parametrize("how", ["Segmentation fault (core dumped)", "Exited with exit code 1"])
 def test_a_closing_line_of_one_rank_does_not_hide_the_bad_exit_of_another(tmp_path, how):
     lines = [*iterations(40, total=40), *training_done(41), *srun_exit("gpu-a018", "3", how)]

@@ -40,6 +40,44 @@ def per_rank(words, *, grid=(), last_steps=30):
     return files
 
 
+# --- versions -------------------------------------------------------------------------------------------------------
+
+
+NCCL_ERROR = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, invalid argument"
+
+
+def loads(host, version, *, fails=True):
+    lines = [f"NCCL version {version}", f"{host}:4711:4890 [0] NCCL INFO NET/IB : No device found."]
+    return [*lines, *raises(NCCL_ERROR)] if fails else lines
+
+
+def test_the_node_that_loaded_another_nccl_release_is_wrong_and_not_those_that_complain(tmp_path):
+    files = {f"{host}.log": loads(host, "2.19.3+cuda12.3") for host in ("gpu-a018", "gpu-b021")}
+    found = diagnose(tmp_path, {"gpu-a017.log": loads("gpu-a017", "2.20.5+cuda12.4", fails=False), **files})
+    assert found.verdict.class_ == "configuration"
+    assert found.initiator.nodes == ["gpu-a017"]
+
+
+def test_of_two_nodes_with_different_releases_none_is_named(tmp_path):
+    files = {"gpu-a017.log": loads("gpu-a017", "2.20.5"), "gpu-a018.log": loads("gpu-a018", "2.19.3")}
+    found = diagnose(tmp_path, files)
+    assert found.verdict.signature == "nccl-version-mismatch"
+    assert found.initiator.nodes == []
+
+
+def test_two_builds_of_one_release_are_no_mismatch(tmp_path):
+    files = {"gpu-a017.log": loads("gpu-a017", "2.20.5+cuda12.4"), "gpu-a018.log": loads("gpu-a018", "2.20.5+cuda12.3")}
+    assert diagnose(tmp_path, files).verdict.signature != "nccl-version-mismatch"
+
+
+def test_releases_that_trained_together_are_not_what_failed(tmp_path):
+    files = {
+        "gpu-a017.log": [*loads("gpu-a017", "2.20.5", fails=False), *iterations(30)],
+        "gpu-a018.log": loads("gpu-a018", "2.19.3"),
+    }
+    assert diagnose(tmp_path, files).verdict.signature != "nccl-version-mismatch"
+
+
 # --- rendezvous -----------------------------------------------------------------------------------------------------
 
 
@@ -105,6 +143,28 @@ def test_the_minority_in_a_mismatch_is_named_by_its_global_rank(tmp_path):
     assert found.initiator.ranks == [3]
     assert found.verdict.class_ == "application"
     assert found.verdict.subclass == "desync"
+
+
+def ahead(rank, behind, *, calls=30):
+    """Fingerprints of one call all over, in which ``rank`` counts more calls than ``behind``, as each of them sees it."""
+    words = {r: mismatch(r, (r, 1), (rank, 1), op="BROADCAST", seqs=(28, calls)) for r in behind}
+    return words | {rank: mismatch(rank, (rank, 1), (behind[0], 1), op="BROADCAST", seqs=(calls, 28))}
+
+
+def test_where_all_run_the_same_call_the_one_that_counted_more_of_them_is_odd(tmp_path):
+    found = diagnose(tmp_path, per_rank(ahead(0, [1, 2, 3]), last_steps=0))
+    assert found.initiator.ranks == [0]
+
+
+def test_the_numbers_of_calls_name_nobody_where_groups_count_their_own(tmp_path):
+    """With tensor parallelism the numbers are those of four groups, which differ by chance."""
+    words = {2 * r: lines for r, lines in ahead(0, [1, 2, 3]).items()}
+    found = diagnose(tmp_path, per_rank(words, grid=arguments(world=8, tp=2)))
+    assert found.initiator.ranks == []
+
+
+def test_of_two_ranks_none_is_odd_for_its_number_of_calls(tmp_path):
+    assert diagnose(tmp_path, per_rank(ahead(0, [1]), last_steps=0)).initiator.ranks == []
 
 
 def test_two_ranks_that_contradict_each_other_are_not_told_apart(tmp_path):

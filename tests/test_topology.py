@@ -317,6 +317,24 @@ def test_deepspeed_kills_its_children_in_the_order_in_which_it_spawned_them(tmp_
     assert [found.topology.rank_for_pid(None, p) for p in (6010, 6003, 6044)] == [0, 1, 2]
 
 
+def test_the_children_of_each_node_in_pdshs_one_stream_are_that_nodes(tmp_path):
+    nodes = ("node1", "node2")
+    world = "WORLD INFO DICT: {'node1': [0, 1], 'node2': [0, 1]}"
+    lines = [f"{n}: [2025-03-14 10:00:00,100] [INFO] [launch.py:145:main] {world}" for n in nodes]
+    lines += [
+        f"{n}: [2025-03-14 10:00:00,200] [INFO] [launch.py:151:main] nnodes=2, num_local_procs=2, node_rank={i}"
+        for i, n in enumerate(nodes)
+    ]
+    lines += [
+        f"{n}: [2025-03-14 10:00:33,{k}00] [INFO] [launch.py:315:sigkill_handler] Killing subprocess {6000 + 10 * i + k}"
+        for k in (1, 2)
+        for i, n in enumerate(nodes)
+    ]
+    found = diagnose(tmp_path, {"launch.log": lines})
+    assert sorted(found.topology.ranks) == [0, 1, 2, 3]
+    assert [found.topology.rank_for_pid("node2", p) for p in (6011, 6012)] == [2, 3]
+
+
 def test_the_spawn_order_gives_no_ranks_where_the_nodes_place_is_unknown(tmp_path):
     kill = "[2025-03-14 10:00:33,000] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 6010"
     files = {"gpu-a017.log": [*iterations(30), kill], "gpu-a018.log": [*raises(ERROR), kill.replace("6010", "6011")]}

@@ -81,9 +81,8 @@ def _undecided(
     what = "Ended without an error" if outcome.failed is None else "Failed, but nothing in the logs says why"
     missing = missing_sources(facts)
     summary = sentence(f"{outcome.why[:1].upper()}{outcome.why[1:]}")
-    rows = sorted(
-        (i.rows[0] for i in facts.incidents), key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset)
-    )
+    told = [i for i in facts.incidents if i.role != "teardown"] or facts.incidents  # who stops others complains of none
+    rows = sorted((i.rows[0] for i in told), key=lambda r: (r.time is None, r.time or 0, r.file, r.byte_offset))
     last = facts.last_progress
     evidence = [_line("verdict", r, raw, 0.3, "among the first complaints") for r in rows[:3]]
     if last is not None:

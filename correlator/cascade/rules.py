@@ -15,6 +15,7 @@ RULES: tuple[Rule, ...] = (
     outside.agent_was_told_to_stop,
     local.own_error,
     start.rendezvous_failed,
+    start.versions_differ,
     flight.recorded_mismatch,
     flight.waits_in_a_circle,
     flight.recorded_as_missing,

@@ -1,7 +1,8 @@
-"""Failures before any rank runs: the nodes do not find each other."""
+"""Failures at the start: the nodes do not find each other, or run different versions of what must be one."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from correlator.cascade.findings import finding_for
@@ -80,3 +81,47 @@ def _port_taken(facts: Facts, rows: list[Row]) -> Finding:
     )
     finding.incident.nodes = tuple(sorted({r.node for r in rows if r.node}))
     return finding
+
+
+def versions_differ(facts: Facts) -> Iterator[Finding]:
+    """NCCL fails before the first step and the nodes loaded different releases of it: those unlike the most.
+
+    Different builds of one release (what follows the +) speak the same protocol.
+    """
+    if facts.trained or not any(i.event.startswith("nccl.") or _is_nccl_error(i.rows[0]) for i in facts.incidents):
+        return
+    loaded: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in facts.judged("nccl.version"):
+        if row.node and row.attr("version"):
+            loaded[row.node].setdefault(row.attr("version").partition("+")[0], row)
+    release = {node: next(iter(rows)) for node, rows in loaded.items() if len(rows) == 1}
+    counts = Counter(release.values()).most_common()
+    if len(counts) < 2:
+        return
+    majority = counts[0][0] if counts[0][1] > counts[1][1] else None
+    odd = sorted(node for node, version in release.items() if majority and version != majority)
+    finding = finding_for(
+        facts,
+        "versions differ between nodes",
+        [rank for node in odd for rank in facts.topology.ranks_on(node)],
+        [loaded[node][release[node]] for node in odd or sorted(release)],
+        trust="local",
+        strength=0.88,
+        what="The nodes loaded different NCCL versions",
+        why=(
+            f"{', '.join(odd)} loaded another NCCL release than the other nodes ({majority})"
+            if odd
+            else "NCCL of one communicator must be one release, and the nodes print different ones"
+        ),
+        class_="configuration",
+        subclass="version",
+        signature="nccl-version-mismatch",
+        scope="node" if odd else "none",
+        control="Print the version on every node: python -c 'import torch; print(torch.cuda.nccl.version())'.",
+    )
+    finding.incident.nodes = tuple(odd)
+    yield finding
+
+
+def _is_nccl_error(row: Row) -> bool:
+    return row.event == "python.exception" and "NCCL error" in row.body

@@ -65,10 +65,10 @@ def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
 
 def _pids_in_spawn_order(top: Topology, rows: Sequence[Row]) -> None:
     """DeepSpeed's launcher lists all its children, in the order in which it spawned them, when it kills them."""
-    killed: dict[str, list[Row]] = defaultdict(list)
+    killed: dict[tuple[str, str | None], list[Row]] = defaultdict(list)  # of pdsh's stream, those of each node
     for row in rows:
         if row.event == "deepspeed.kill" and row.pid is not None:
-            killed[row.file].append(row)
+            killed[row.file, row.node].append(row)
     for found in killed.values():
         pids = list(dict.fromkeys(r.pid for r in sorted(found, key=lambda r: r.byte_offset)))
         node = found[0].node
