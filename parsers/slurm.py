@@ -140,6 +140,8 @@ PARSER = Parser(
                 "BOOT_FAIL",
                 "FAILED ",
                 "FAILED|",
+                " COMPLETED ",
+                "|COMPLETED|",
             ),
             block=one_line(_ACCOUNT_ROW, _account_row),
             block_lines=0,

@@ -89,6 +89,28 @@ def test_an_undecided_answer_shows_how_a_node_ended_and_not_whom_its_launcher_st
     assert "return code = -6" in found.document.evidence[0].text
 
 
+def accounted(*states):
+    head = ["JobID           JobName  Partition    Account  AllocCPUS      State ExitCode"]
+    return head + [
+        f"{job:<12} python3        gpu       acct         64  {state}      {code}" for job, state, code in states
+    ]
+
+
+def test_a_job_that_the_accounting_calls_completed_is_clean(tmp_path):
+    rows = accounted(("77", "COMPLETED", "0:0"), ("77.0", "COMPLETED", "0:0"))
+    assert diagnose(tmp_path, {"rank_0.log": iterations(30), "sacct.txt": rows}).verdict.class_ == "none"
+
+
+def test_a_completed_step_of_a_job_is_not_the_jobs_end(tmp_path):
+    rows = accounted(("77.extern", "COMPLETED", "0:0"))
+    assert diagnose(tmp_path, {"rank_0.log": iterations(30), "sacct.txt": rows}).verdict.class_ != "none"
+
+
+def test_a_job_that_failed_is_not_clean_for_its_completed_step(tmp_path):
+    rows = accounted(("77", "FAILED   ", "1:0"), ("77.extern", "COMPLETED", "0:0"))
+    assert diagnose(tmp_path, {"rank_0.log": iterations(30), "sacct.txt": rows}).verdict.class_ != "none"
+
+
 @pytest.mark.parametrize("how", ["Segmentation fault (core dumped)", "Exited with exit code 1"])
 def test_a_closing_line_of_one_rank_does_not_hide_the_bad_exit_of_another(tmp_path, how):
     lines = [*iterations(40, total=40), *training_done(41), *srun_exit("gpu-a018", "3", how)]

@@ -262,3 +262,121 @@ def test_ranks_that_lost_a_peer_do_not_agree_with_those_that_raised(tmp_path):
     words = {0: peer_closed(0), 1: raises(damaged, rank=1), 2: peer_closed(2), 3: raises(damaged, rank=3)}
     found = diagnose(tmp_path, torchrun(words, {0: -15, 2: -15}))
     assert found.initiator.ranks == [1, 3]
+
+
+# --- a machine and the pod on it ------------------------------------------------------------------------------------
+
+
+def not_ready(kind, name, message):
+    return f"12m         Warning   NodeNotReady       {kind}/{name}           {message}"
+
+
+def test_a_pod_whose_node_is_not_ready_is_on_that_node(tmp_path):
+    events = [
+        not_ready("node", "pool-7f", "Node pool-7f status is now: NodeNotReady"),
+        not_ready("pod", "llm-worker-3", "Node is not ready"),
+    ]
+    found = diagnose(tmp_path, {"events.txt": events, "rank_0.log": iterations(30)})
+    assert found.verdict.class_ == "infrastructure"
+    assert found.initiator.nodes == ["pool-7f"]
+
+
+def test_with_two_nodes_not_ready_a_pod_is_placed_on_neither(tmp_path):
+    events = [
+        *(not_ready("node", n, f"Node {n} status is now: NodeNotReady") for n in ("pool-7f", "pool-8a")),
+        not_ready("pod", "llm-worker-3", "Node is not ready"),
+    ]
+    found = diagnose(tmp_path, {"events.txt": events, "rank_0.log": iterations(30)})
+    assert set(found.initiator.nodes) == {"pool-7f", "pool-8a", "llm-worker-3"}
+
+
+# --- ranks that are taken twice -------------------------------------------------------------------------------------
+
+
+def registers(task, ranks, total=8):
+    return [f"{task}: Initializing distributed: GLOBAL_RANK: {r}, MEMBER: {r + 1}/{total}" for r in ranks]
+
+
+def test_two_launchers_that_number_their_processes_from_zero_were_not_told_their_place(tmp_path):
+    lines = [*registers(0, range(4)), *registers(1, range(4))]
+    found = diagnose(tmp_path, {"slurm-77.out": lines})
+    assert (found.verdict.class_, found.verdict.signature) == ("configuration", "ranks-taken-twice")
+    assert found.initiator.ranks == []
+
+
+def test_ranks_that_register_once_each_are_no_mistake(tmp_path):
+    lines = [*registers(0, range(4)), *registers(1, range(4, 8))]
+    assert diagnose(tmp_path, {"slurm-77.out": lines}).verdict.signature != "ranks-taken-twice"
+
+
+def test_a_log_that_was_collected_twice_takes_no_rank_twice(tmp_path):
+    files = {name: registers(0, range(8)) for name in ("slurm-77.out", "slurm-77-copy.out")}
+    assert diagnose(tmp_path, files).verdict.signature != "ranks-taken-twice"
+
+
+# --- Lightning's launcher -------------------------------------------------------------------------------------------
+
+
+def lightning(ranks, dead, code=-9):
+    lines = [f"Initializing distributed: GLOBAL_RANK: {r}, MEMBER: {r + 1}/8" for r in ranks]
+    died = f"[rank: {dead}] Child process with PID 4102 terminated with code {code}. Forcefully terminating all other"
+    return [*lines, f"{died} processes to avoid zombies"]
+
+
+def test_lightnings_dead_child_is_numbered_within_the_ranks_of_its_file(tmp_path):
+    found = diagnose(tmp_path, {"first.log": lightning(range(4), 1)[:-1], "second.log": lightning(range(4, 8), 2)})
+    assert found.initiator.ranks == [6]
+    assert found.verdict.class_ == "unknown"
+
+
+def test_lightnings_dead_child_names_no_rank_where_two_files_state_none(tmp_path):
+    files = {"gpu-a017.log": iterations(30), "gpu-a018.log": [*iterations(30), lightning((), 2)[-1]]}
+    assert diagnose(tmp_path, files).initiator.ranks == []
+
+
+# --- lines that stand for others' -----------------------------------------------------------------------------------
+
+NO_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79 GiB"
+)
+
+
+def ray(rank, text):
+    """Four ranks on two nodes; the driver's own node is not named."""
+    return f"(RayWorkerWrapper pid={5000 + rank}{', ip=10.0.0.18' if rank > 1 else ''}) {text}"
+
+
+def vllm(*lines):
+    state = "DEBUG 08-09 07:31:40 parallel_state.py:803] world_size=4 rank={} local_rank={} "
+    method = "distributed_init_method=tcp://10.0.0.17:38141 backend=nccl"
+    return [*(ray(r, state.format(r, r % 2) + method) for r in range(4)), *lines]
+
+
+def test_as_many_lines_as_a_node_has_ranks_are_those_ranks(tmp_path):
+    lines = [ray(3, f"[rank3]: {NO_MEMORY}"), ray(2, f"[rank2]: {NO_MEMORY} [repeated 1x across cluster]")]
+    assert diagnose(tmp_path, {"head.log": vllm(*lines)}).initiator.ranks == [2, 3]
+
+
+def test_a_line_that_stands_for_others_pins_not_the_one_that_is_shown(tmp_path):
+    line = ray(3, f"[rank3]: {NO_MEMORY} [repeated 3x across cluster]")
+    assert diagnose(tmp_path, {"head.log": vllm(line)}).initiator.ranks != [3]
+
+
+def test_a_line_that_stands_for_itself_names_its_rank(tmp_path):
+    assert diagnose(tmp_path, {"head.log": vllm(ray(3, f"[rank3]: {NO_MEMORY}"))}).initiator.ranks == [3]
+
+
+# --- kernel logs ----------------------------------------------------------------------------------------------------
+
+XID = "[Mon Feb  2 22:52:45 2026] NVRM: Xid (PCI:0000:4c:00): 79, pid=4711, name=python3, GPU has fallen off the bus."
+
+
+def test_a_kernel_log_without_host_names_is_of_the_host_that_its_file_is_named_after(tmp_path):
+    assert diagnose(tmp_path / "a", {"hgx-31.dmesg": [XID]}).initiator.nodes == ["hgx-31"]
+    assert diagnose(tmp_path / "b", {"dmesg-hgx-31.txt": [XID]}).initiator.nodes == ["hgx-31"]
+
+
+def test_a_kernel_log_that_is_named_after_no_host_gives_none(tmp_path):
+    assert diagnose(tmp_path / "a", {"dmesg-2026-02-02.txt": [XID]}).initiator.nodes == []
+    assert diagnose(tmp_path / "b", {"dmesg.log": [XID]}).initiator.nodes == []
+    assert diagnose(tmp_path / "c", {"train-31.log": [XID]}).initiator.nodes == []

@@ -40,6 +40,21 @@ OUT_OF_MEMORY = (
 )
 
 
+# --- an end that is everybody's -------------------------------------------------------------------------------------
+
+
+def test_where_all_ranks_die_of_one_signal_none_is_singled_out(tmp_path):
+    lines = [*phase(0, "launching"), *report("gpu-a017", 31, *((r, r, -11) for r in range(4)))]
+    found = diagnose(tmp_path, {"gpu-a017.log": lines})
+    assert found.initiator.scope == "all"
+    assert found.initiator.ranks == [0, 1, 2, 3]
+
+
+def test_the_rank_that_alone_dies_of_a_signal_is_the_one(tmp_path):
+    lines = [*phase(0, "launching"), *report("gpu-a017", 31, (2, 2, -11), *((r, r, -15) for r in (0, 1, 3)))]
+    assert diagnose(tmp_path, {"gpu-a017.log": lines}).initiator.ranks == [2]
+
+
 # --- the scheduler's word about the whole job -----------------------------------------------------------------------
 
 

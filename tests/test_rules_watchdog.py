@@ -300,3 +300,23 @@ def test_a_ranks_life_has_its_place_its_lines_its_last_sign_and_its_end(tmp_path
 def test_of_a_rank_without_a_log_nothing_is_concluded(tmp_path):
     found = diagnose(tmp_path, {"rank_0.log": [*arguments(world=2), *watchdog(0, 630)]})
     assert "proves nothing" in life_of(found.facts, 1).collected
+
+
+def harness(host, lines):
+    """A benchmark harness's label in front of every line."""
+    return [f"bench-nodes.{host} [stderr] {line}" for line in lines]
+
+
+def test_the_node_whose_ranks_are_all_missing_from_the_time_outs_is_named(tmp_path):
+    """Both nodes write into one stream; nobody says which ranks are those of the first."""
+    waits = [line for rank in range(8, 16) for line in watchdog(rank, 700 + rank / 10, seq=2070)]
+    lines = [*harness("node11", iterations(30)), *harness("node12", [*waits, *worker_failed(710, 13, 5, -6)])]
+    found = diagnose(tmp_path, {"bench.log": lines})
+    assert found.initiator.ranks == list(range(8))
+    assert found.initiator.nodes == ["node11"]
+
+
+def test_a_launcher_that_speaks_of_its_sixth_worker_may_have_more(tmp_path):
+    waits = [line for rank in range(8, 16) for line in watchdog(rank, 700 + rank / 10, seq=2070)]
+    found = diagnose(tmp_path, {"bench.log": harness("node12", [*waits, *worker_failed(710, 13, 5, -6)])})
+    assert found.topology.nproc_per_node == 8

@@ -16,7 +16,8 @@ def completions(facts: Facts) -> list[Row]:
     ends += [r for r in facts.events("megatron.exit") if "SIGTERM" not in r.body]
     ends += [r for r in facts.events("shell.exit_status", "deepspeed.exited") if r.exit_code == 0]
     ends += [r for r in facts.events("torchrun.usage_note") if "successfully finished" in r.attr("what")]
-    ends += [r for r in facts.events("slurm.job_state") if r.attr("state") == "COMPLETED"]
+    # A step may be through while the job is not.
+    ends += [r for r in facts.events("slurm.job_state") if r.attr("state") == "COMPLETED" and not r.attr("step_id")]
     for row in facts.progress:
         total = row.attr("total")
         if (

@@ -40,6 +40,12 @@ def sudden_exit(facts: Facts) -> Iterator[Finding]:
             # What one line reports of several ranks is one occurrence.
             sudden[end.row.file, end.row.byte_offset].append((rank, end))
             break
+    alike = {end.code for ends in sudden.values() for _, end in ends}
+    ranks = sorted({rank for ends in sudden.values() for rank, _ in ends})
+    if len(alike) == 1 and len(ranks) > 1 and ranks == facts.expected_ranks():
+        first = min((end for ends in sudden.values() for _, end in ends), key=lambda e: (e.row.file, e.row.byte_offset))
+        yield _exit_finding(facts, ranks, first)
+        return
     for ends in sudden.values():
         yield _exit_finding(facts, [rank for rank, _ in ends], ends[0][1])
 
@@ -103,6 +109,7 @@ def _is_later_exit(facts: Facts, end: Exit) -> bool:
 
 def _exit_finding(facts: Facts, ranks: Sequence[int], end: Exit) -> Finding:
     row = end.row
+    everywhere = len(ranks) > 1 and list(ranks) == facts.expected_ranks()
     signature = facts.signature(row)
     cause = signature if signature and signature.role != "teardown" else None
     who = f"rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}"
@@ -125,13 +132,15 @@ def _exit_finding(facts: Facts, ranks: Sequence[int], end: Exit) -> Finding:
         incident=incident,
         trust="exit",
         strength=0.7,
-        why=f"{who} ended with status {end.code} without printing an error; the others lost their peer",
-        scope="rank" if len(ranks) == 1 else "ranks",
+        why=f"all ranks ended with status {end.code} without printing an error, so no single one is to blame"
+        if everywhere
+        else f"{who} ended with status {end.code} without printing an error; the others lost their peer",
+        scope="all" if everywhere else "rank" if len(ranks) == 1 else "ranks",
         class_=cause.class_ if cause else ("application" if 0 < end.code < _SHELL_CODES else "unknown"),
         subclass=cause.subclass if cause else None,
         signature=cause.id if cause else ("worker-exit-sigkill" if end.code == -9 else "rank-died"),
         title=incident.what,
-        silent=True,
+        silent=not everywhere,
         control=cause.control if cause else "The kernel log of the node and the scheduler's record name the sender.",
     )
 

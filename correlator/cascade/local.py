@@ -10,6 +10,7 @@ from correlator.cascade.findings import causes, is_everywhere, own_strength
 from correlator.cascade.incidents import is_without_end
 from correlator.cascade.model import Facts, Finding, Incident, certainly_before
 from correlator.diagnosis import FailureClass, Scope
+from correlator.events import STANDS_FOR_OTHERS
 from correlator.hostlist import expand_ranges
 from correlator.records import Row
 from correlator.timestamps import SECOND
@@ -97,6 +98,8 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
     if about_node and not own_nodes:  # who prints it is elsewhere; the line names the node
         own_nodes = {short_name(row.peer) for i in incidents for row in i.rows if row.peer}
     nodes = sorted(own_nodes | set(facts.topology.nodes_of(ranks)))
+    if any(row.attr(STANDS_FOR_OTHERS) for i in incidents for row in i.rows):
+        ranks = _ranks_behind(facts, ranks, sum(row.count for i in incidents for row in i.rows))
     at_start = all(facts.before_training(i.rows[0]) for i in incidents)
     everywhere = ranks == facts.expected_ranks() if remote else is_everywhere(facts, ranks, at_start)
     class_: FailureClass = signature.class_ if signature else "application"
@@ -149,6 +152,19 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         explains=tuple(i.id for i in incidents[1:]),
     )
     return _repeats_on_one_device(finding)
+
+
+def _ranks_behind(facts: Facts, shown: list[int], lines: int) -> list[int]:
+    """Of lines that stand for others': the ranks that as many lines are of, or nobody where that is not told.
+
+    The printer shows the first line and counts the rest, so who is shown is chance. As many lines as the nodes of those
+    who are shown have ranks are these ranks'.
+    """
+    nodes = facts.topology.nodes_of(shown)
+    there = sorted(rank for node in nodes for rank in facts.topology.ranks_on(node))
+    if lines == len(there):
+        return there
+    return shown if lines <= len(shown) else []
 
 
 def _is_without_end(facts: Facts, incidents: Sequence[Incident]) -> bool:

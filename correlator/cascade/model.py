@@ -244,9 +244,21 @@ class Facts:
         return max(steps, default=None)
 
 
+#: Lines of launchers that say how the process of one rank ended.
+_EXITS_OF_RANKS = frozenset(
+    {
+        "torchrun.worker_failed",
+        "torchrun.report_entry",
+        "composer.rank_crashed",
+        "mpi.rank_exited",
+        "lightning.child_died",
+    }
+)
+
+
 def _exits_of(row: Row, topology: Topology) -> Iterable[tuple[int, int]]:
     """(rank, code) of a row that states how processes ended; shells' 128+n is folded to -n for scheduler lines."""
-    if row.event in ("torchrun.worker_failed", "torchrun.report_entry", "composer.rank_crashed", "mpi.rank_exited"):
+    if row.event in _EXITS_OF_RANKS:
         if row.rank is not None and row.attr("teardown") != "true":
             code = row.exit_code if row.exit_code is not None else -(row.signal or 0)
             yield row.rank, code

@@ -16,6 +16,7 @@ RULES: tuple[Rule, ...] = (
     local.own_error,
     start.rendezvous_failed,
     start.versions_differ,
+    start.ranks_taken_twice,
     flight.recorded_mismatch,
     flight.waits_in_a_circle,
     flight.recorded_as_missing,

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from correlator.cascade.findings import finding_for
 from correlator.cascade.model import Facts, Finding
+from correlator.hostlist import fold_ranges
 from correlator.records import Row
+from correlator.topology.ranks import OWN_RANK_EVENTS
 
 
 def rendezvous_failed(facts: Facts) -> Iterator[Finding]:
@@ -121,6 +123,39 @@ def versions_differ(facts: Facts) -> Iterator[Finding]:
     )
     finding.incident.nodes = tuple(odd)
     yield finding
+
+
+def ranks_taken_twice(facts: Facts) -> Iterator[Finding]:
+    """Several groups of processes state the same ranks, as if each were alone, and together they are as many as asked.
+
+    Each launcher numbered its processes from 0: it was not told which node it is on.
+    """
+    size = facts.topology.world_size
+    taken: dict[str, dict[int, Row]] = defaultdict(dict)
+    for row in facts.judged(*sorted(OWN_RANK_EVENTS)):
+        if row.rank is not None:
+            taken[row.writer].setdefault(row.rank, row)
+    groups = [rows for rows in taken.values() if rows.keys() == next(iter(taken.values())).keys()]
+    if facts.trained or not size or len(groups) < 2 or len(groups) < len(taken):
+        return
+    if sum(map(len, groups)) != size:
+        return
+    ranks = sorted(groups[0])
+    yield finding_for(
+        facts,
+        "ranks taken twice",
+        [],
+        [rows[rank] for rank in ranks for rows in groups],
+        trust="local",
+        strength=0.85,
+        what="Processes of different launchers took the same ranks",
+        why=f"{len(groups)} groups of processes each state rank {fold_ranges(ranks)} of {size}; the rest never exists",
+        class_="configuration",
+        subclass="environment",
+        signature="ranks-taken-twice",
+        scope="none",
+        control="Print RANK, LOCAL_RANK, NODE_RANK and WORLD_SIZE in every process at its start.",
+    )
 
 
 def _is_nccl_error(row: Row) -> bool:

@@ -94,7 +94,9 @@ def missing_from_the_timeouts(facts: Facts) -> Iterator[Finding]:
     if not (worldwide and absent and facts.silence_counts):
         return
     # Many that are missing may just not have been given the time to speak, unless their own logs are there.
-    if not few and not all(ranks[r].heard and r not in facts.exits for r in absent):
+    nodes = facts.topology.nodes_of(absent)
+    whole_node = len(nodes) == 1 and absent == facts.topology.ranks_on(nodes[0])
+    if not few and not whole_node and not all(ranks[r].heard and r not in facts.exits for r in absent):
         return
     yield finding_for(
         facts,

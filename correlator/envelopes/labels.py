@@ -20,8 +20,8 @@ MPI_STAMP = re.compile(r"<(stdout|stderr|stddiag)>: ?")
 _HOST_SLOT = re.compile(r"([A-Za-z][\w.-]*\d[\w.-]*):(\d{1,4}) (out|err): ?")
 # i.pretrain/0 text (torchx role and replica)
 _ROLE = re.compile(r"(?:i\.)?[\w-]+/(\d+) (?=\[|\S*:)")
-# run.host.nolog [stderr] text
-_NOLOG = re.compile(r"[\w-]+\.([\w.-]+)\.nolog \[(stdout|stderr)\] ")
+# run.host.nolog [stderr] text · run.host [stderr] text; run.D0 numbers a device
+_HARNESS = re.compile(r"[\w-]+\.(?!D\d+ )([\w.-]*?[A-Za-z0-9])(?:\.nolog)? \[(stdout|stderr)\] ")
 
 
 def fan_in(text: str, p: Peeled, ctx: FileContext) -> str | None:
@@ -57,7 +57,7 @@ def host_slot(text: str, p: Peeled, ctx: FileContext) -> str | None:
     if text.startswith("i.") and (match := _ROLE.match(text)):
         p.identity.append(text[: match.end() - 1])
         return text[match.end() :]
-    if ".nolog [" in text and (match := _NOLOG.match(text)):
+    if " [std" in text and (match := _HARNESS.match(text)):
         p.claim_node(match[1])
         p.stream = match[2]
         return text[match.end() :]

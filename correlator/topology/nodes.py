@@ -19,6 +19,10 @@ _NOT_A_NODE = re.compile(
     r"slurm[-_]?\d+.*|job[-_]?\d+.*|logs?\d*|pods?|agents?|v\d+|\d+|iter_\d+|events?\d*|[a-z]*\.[eo]\d+|"
     r"(?:none|\d+)_[a-z0-9_]{8}|part[-_]?\d+|train\d*|[a-z]+_\d{4}-?\d\d-?\d\d.*|\d{4}-?\d\d-?\d\d.*|dmesg\d*)$"
 )
+#: hgx-31.dmesg · dmesg-hgx-31.txt: a kernel log that bears the name of its host
+_HOST_OF_KERNEL_LOG = re.compile(
+    r"(?:(?P<before>[\w-]+)[._-])?(?:dmesg|kern|kernel|messages|syslog|journal|journalctl)(?:[._-](?P<behind>[\w-]+))?"
+)
 #: The replica types of training operators in Kubernetes, as they stand in the names of pods.
 _REPLICA = re.compile(r"(?<![a-z0-9])(?:master|worker|launcher|chief|head)(?![a-z])")
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}$")
@@ -145,8 +149,11 @@ def _nodes_from_paths(
         parts = _parts(summary.claims.tokens)
         hits = [short_known[t] for _, t in parts if t in short_known]
         hits = hits or [name for _, t in parts for name in re.findall(r"[\w-]+", t) if name in written]
+        named = _host_of_kernel_log(summary)
         if hits:
             found[summary.name] = hits[-1]
+        elif named and not by_file.get(summary.name):
+            found[summary.name] = named
         elif not by_file.get(summary.name):
             dump = summary.emitters == ("fr",)  # its own name numbers ranks
             rest.append((summary.name, _parts(_components(summary.name)[: -1 if dump else None])))
@@ -171,6 +178,16 @@ def _nodes_from_paths(
         if hits:
             found.setdefault(name, hits[-1])
     return found
+
+
+def _host_of_kernel_log(summary: FileSummary) -> str | None:
+    """The host in the name of a file that the kernel alone writes, where one part of the name looks like a host's."""
+    last = re.sub(r"(?:\.(?:log|txt|gz|zst|xz|bz2))+$", "", summary.name.rpartition("/")[2])
+    match = _HOST_OF_KERNEL_LOG.fullmatch(last)
+    if summary.emitters != ("kernel",) or match is None:
+        return None
+    hosts = [t for t in match.groups() if t and re.search(r"\d", t) and _host_shape(t)]
+    return hosts[0] if len(hosts) == 1 else None
 
 
 def _components(name: str) -> list[str]:

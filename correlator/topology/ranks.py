@@ -194,13 +194,23 @@ def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]
         top.base_of_node[node] = base
         if others:
             top.contradictions.append(f"{node}: first global rank {base}, but also {others[0][0]} is stated")
+    labelled: dict[str, set[int]] = defaultdict(set)
+    for thing in things:
+        if thing.rank is not None and thing.node and thing.node_basis == "envelope":
+            labelled[thing.node].add(thing.rank)
     if locals_seen:
         top.nproc_per_node = max(locals_seen) + 1
+        # A launcher may speak of some of its workers only; a node has no fewer than speak under its label.
+        top.nproc_per_node = max(top.nproc_per_node, *map(len, labelled.values()), 0)
         if any(base % top.nproc_per_node for base in top.base_of_node.values()):  # not all local ranks spoke
             top.nproc_per_node = max(top.nproc_per_node, gcd(*top.base_of_node.values()))
     stated = [n for r in rows for a in ("nproc_per_node", "num_local_procs") for n in _plain(r.attr(a))]
     if stated:
         top.nproc_per_node = max(stated[0], top.nproc_per_node or 0)
+    for node, own in labelled.items():
+        first = min(own)
+        if top.nproc_per_node == len(own) == max(own) - first + 1 and first % len(own) == 0:
+            top.base_of_node.setdefault(node, first)
     hosts = _host_list(rows)
     highest = max((r.rank for r in rows if r.rank is not None), default=-1)
     if top.nproc_per_node is None and hosts and not top.tasks_are_ranks and (highest + 1) % len(hosts) == 0:
@@ -235,7 +245,7 @@ def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
 
 
 #: Events in which a process states its own place in the job.
-_OWN_RANK_EVENTS = frozenset({"jax.process", "slurm.process", "lightning.init", "c10d.init_options"})
+OWN_RANK_EVENTS = frozenset({"jax.process", "slurm.process", "lightning.init", "c10d.init_options"})
 
 
 def ranks_by_own_words(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
@@ -246,7 +256,7 @@ def ranks_by_own_words(writers: Sequence[Writer], rows: Sequence[Row]) -> None:
     processes_are_pods = not any(r.event.startswith("torchrun.") or (r.local_rank or 0) > 0 for r in rows)
     for row in rows:
         if row.rank is not None:
-            (stated if row.event in _OWN_RANK_EVENTS else spoken)[row.file].add(row.rank)
+            (stated if row.event in OWN_RANK_EVENTS else spoken)[row.file].add(row.rank)
         if row.event == "slurm.env" and processes_are_pods:
             stated[row.file].update(_plain(row.attr("RANK")))
     labelled = {w.file for w in writers if w.task is not None or w.local_rank is not None}

@@ -24,6 +24,12 @@ _OTHER_DEVICES = frozenset({"kernel.sxid", "kernel.aer", "kernel.pcie_link"})
 _SIZE_TRUST = {"world_size": 0, "dist_world_size": 0, "nranks": 3, "WORLD_SIZE": 4, "total": 9}
 
 
+def _base_in_file(rows: Sequence[Row], file: str) -> int | None:
+    """The first of the ranks that the children of Lightning's launcher state in its file, if they are a block."""
+    stated = {r.rank for r in rows if r.event == "lightning.init" and r.file == file and r.rank is not None}
+    return min(stated) if stated and max(stated) - min(stated) + 1 == len(stated) else None
+
+
 def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
     """Fills the maps from processes and devices to ranks."""
     sizes = [read_number(r.attr("nranks")) or 0 for r in rows if r.event == "nccl.init"]
@@ -36,10 +42,13 @@ def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
             "torchrun.report_entry",
             "deepspeed.spawned",
             "composer.rank_crashed",
+            "lightning.child_died",
             *_PROCESS_EVENTS,
         ):
             if rank is None and row.local_rank is not None and row.event != "composer.rank_crashed":
                 base = top.base_of_node.get(row.node) if row.node else (0 if len(top.collected_nodes) <= 1 else None)
+                if row.event == "lightning.child_died" and (stated := _base_in_file(rows, row.file)) is not None:
+                    base = stated
                 rank = base + row.local_rank if base is not None else None
                 row.rank, row.rank_basis = rank, "node and local rank"
         elif row.event == "nccl.init":
@@ -279,8 +288,13 @@ def _gpus_by_bus_order(top: Topology, rows: Sequence[Row]) -> None:
                     top.ranks[rank].gpu = rank - ranks[0]
 
 
+def _not_ready(row: Row) -> bool:
+    return row.attr("reason") == "NodeNotReady"
+
+
 def join_rows(top: Topology, rows: Sequence[Row]) -> None:
     """Ranks of rows that name a process, a device or a host instead of a rank."""
+    lost = {r.node for r in rows if r.event == "k8s.event" and r.attr("object").startswith("node/") and _not_ready(r)}
     for row in rows:
         if row.event.startswith("k8s.") and row.rank is None:
             kind, _, name = (row.attr("object") or f"pod/{row.attr('pod')}").rpartition("/")
@@ -290,6 +304,8 @@ def join_rows(top: Topology, rows: Sequence[Row]) -> None:
                 row.node, row.node_basis = named or name, "pod name"
                 ranks = top.ranks_on(named or name)
                 row.rank, row.rank_basis = (ranks[0], "pod name") if len(ranks) == 1 else (None, None)
+                if len(lost) == 1 and _not_ready(row):  # what is said of the pod is about the machine that it runs on
+                    row.node, row.node_basis = next(iter(lost)), "event of its node"
         if row.rank is None and row.pid is not None:
             row.rank = top.rank_for_pid(row.node, row.pid)
             row.rank_basis = "pid" if row.rank is not None else None
