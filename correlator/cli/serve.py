@@ -37,6 +37,9 @@ def run(
     ] = None,
     max_upload: Annotated[int, typer.Option(metavar="MIB", min=1, help="Most that one request may send.")] = 256,
     max_disk: Annotated[int, typer.Option(metavar="MIB", min=1, help="Most temporary disk space.")] = 8192,
+    max_memory: Annotated[
+        int, typer.Option(metavar="MIB", min=1, help="Most memory of one diagnosis (where there is /proc).")
+    ] = 4096,
     time_limit: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Longest diagnosis.")] = 300,
     parallel: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=64, help="Diagnoses at a time; one a core by default.")
@@ -66,6 +69,7 @@ def run(
             hosts=LOOPBACK_NAMES if loopback else None,
             max_upload=max_upload << 20,
             max_disk=max_disk << 20,
+            max_memory=max_memory << 20,
             time_limit=time_limit,
             parallel=parallel or os.cpu_count() or 1,
             keep=kept,

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from correlator.diagnosis import CascadeEvent
-from correlator.report.timeline import Wave, build_waves, choose_waves
+from correlator.report.timeline import WAVES_SHOWN, Wave, build_waves, choose_waves
 
 if TYPE_CHECKING:
     import networkx as nx
 
-#: More boxes than this are no picture; the least telling ones are left out.
-BOXES = 24
 
-
-def folded_graph(cascade: Sequence[CascadeEvent], limit: int = BOXES) -> nx.DiGraph:
+def folded_graph(cascade: Sequence[CascadeEvent], limit: int = WAVES_SHOWN) -> nx.DiGraph:
     """A graph of at most ``limit`` waves, with the node and edge attributes of the causal graph.
 
     ``count``: how many occurrences a node stands for. What is unrelated is left out, then the latest teardown.

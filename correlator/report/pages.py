@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from correlator.diagnosis import Document
 from correlator.phrases import agree
 from correlator.report import cascade, sayings, words
-from correlator.report.timeline import ROLE_WORDS, Wave, build_waves, choose_waves
+from correlator.report.timeline import ROLE_WORDS, WAVES_SHOWN, Wave, build_waves, choose_waves
 
-_WAVES_SHOWN = 16
 _SOURCES = {
     "training": "training output",
     "launcher": "launcher output",
@@ -52,7 +51,7 @@ def cascade_notes(document: Document) -> list[str]:
 
 def _waves(document: Document) -> tuple[list[Wave], list[Wave], list[Wave]]:
     waves = build_waves(document.cascade)
-    return (waves, *choose_waves(waves, _WAVES_SHOWN))
+    return (waves, *choose_waves(waves, WAVES_SHOWN))
 
 
 def rivals(document: Document) -> list[str]:

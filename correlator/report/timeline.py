@@ -16,6 +16,9 @@ _SAME_WAVE_S = 30.0
 #: An effect may seem this much earlier than its cause: stamps have whole seconds, and launchers poll.
 _STAMP_ERROR_S = 5.0
 
+#: More waves than this are not read: neither as rows of a page nor as boxes of its picture.
+WAVES_SHOWN = 16
+
 #: What a reader calls a role.
 ROLE_WORDS: dict[Role, str] = {
     "initiator": "failed first",

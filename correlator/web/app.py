@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from correlator.errors import UsageError
 from correlator.web import api, encyclopedia, result_pages
-from correlator.web.guard import Access, Guard
+from correlator.web.guard import Access, Guard, is_for_programs
 from correlator.web.jobs import Busy, Jobs
 from correlator.web.pages import page, static_files
 from correlator.web.places import find_place, list_folder
@@ -69,7 +69,7 @@ async def _diagnose(request: Request) -> Response:
     job = jobs.new()
     received = await receive_into(job, request)
     jobs.start(job, received.title, received.places, received.timezone)
-    return RedirectResponse(f"/d/{job.id}", 303)
+    return RedirectResponse(job.address, 303)
 
 
 async def _folder(request: Request) -> Response:
@@ -124,6 +124,6 @@ async def _fault(request: Request, fault: Exception) -> Response:
 
 
 def _say(request: Request, status: int, text: str) -> Response:
-    if request.url.path.startswith("/api/"):
+    if is_for_programs(request):
         return JSONResponse({"error": text}, status)
     return page("message", status, text=text)

@@ -8,6 +8,7 @@ one of ours. Whoever else reaches the port: the token.
 from __future__ import annotations
 
 import secrets
+from functools import lru_cache
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from correlator.report.html import page_script
 from correlator.web.settings import Settings
 
 COOKIE = "correlator-session"
@@ -25,14 +27,14 @@ _OPEN = frozenset({"/health", "/login", "/static/style.css", "/favicon.ico"})
 #: What pages may do: nothing but load this server's own files and send forms to it.
 PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-#: A report is one file with its style and its script in it. It runs as a site of its own, without this one's cookie,
-#: and may load nothing; what it states in its own policy narrows this further.
+#: A report's file has its style and its script in it. Opened here it runs as a site of its own, without this one's
+#: cookie, and may load nothing; what it states in its own policy narrows this further.
 REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads allow-popups allow-modals; default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'"
+    "frame-ancestors 'none'"
 )
 _HEADERS = {
     "content-security-policy": PAGE_POLICY,
@@ -43,6 +45,15 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
+
+
+@lru_cache(maxsize=1)
+def result_policy() -> str:
+    """What the page of a result may do: its style and its one script stand in it; it may load nothing."""
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{page_script()[1]}'; img-src data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
 
 
 class TooLarge(HTTPException):
@@ -117,7 +128,7 @@ class Guard:
             return _said(request, 413, TooLarge(self._settings.max_upload).detail)
         if request.url.path in _OPEN or self._access.is_known(request):
             return None
-        if request.url.path.startswith("/api/") or request.method not in ("GET", "HEAD"):
+        if is_for_programs(request) or request.method not in ("GET", "HEAD"):
             refusal = _said(request, 401, "a token is needed: Authorization: Bearer TOKEN")
             refusal.headers["www-authenticate"] = "Bearer"
             return refusal
@@ -157,7 +168,12 @@ def _is_from_elsewhere(headers: Headers, host: str) -> bool:
     return origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}")
 
 
+def is_for_programs(request: Request) -> bool:
+    """Whether faults are told as JSON, and nobody is sent to a page to log in."""
+    return request.url.path.startswith("/api/") or request.url.path.endswith(".json")
+
+
 def _said(request: Request, status: int, text: str) -> Response:
-    if request.url.path.startswith("/api/"):
+    if is_for_programs(request):
         return JSONResponse({"error": text}, status)
     return PlainTextResponse(f"{text}\n", status)

@@ -19,6 +19,7 @@ import msgspec
 
 from correlator.errors import CorrelatorError
 from correlator.web import results
+from correlator.web.memory import bytes_of_group
 from correlator.web.settings import Settings
 
 _LOOK_EVERY = 0.2
@@ -41,6 +42,11 @@ class Job:
     failure: results.Failure | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where its page is."""
+        return f"/d/{self.id}"
 
     @property
     def view(self) -> results.View:
@@ -90,7 +96,7 @@ class Jobs:
     def start(self, job: Job, title: str, places: Sequence[Path], timezone: str | None) -> None:
         """Lets the job run as soon as there is a place."""
         job.title = title
-        order = results.Order([str(place) for place in places], timezone or self._settings.timezone)
+        order = results.Order([*map(str, places)], job.address, title, timezone or self._settings.timezone)
         (job.folder / results.ORDER).write_bytes(msgspec.json.encode(order))
         job.task = asyncio.create_task(self._run(job))
 
@@ -144,7 +150,6 @@ class Jobs:
 
     async def _work(self, job: Job) -> results.Failure | None:
         """Runs the worker to its end or to a limit; gives why there is no result."""
-        settings = self._settings
         temporary = job.folder / results.TEMPORARY
         temporary.mkdir(exist_ok=True)
         process, self._spare = self._spare, None
@@ -158,10 +163,11 @@ class Jobs:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), _LOOK_EVERY)
                     break
-                if time.monotonic() - job.started > settings.time_limit:
-                    return results.Failure(f"it took longer than the limit of {settings.time_limit:g} seconds", 504)
-                if await asyncio.to_thread(_bytes_below, job.folder) > settings.max_disk:
-                    return results.Failure(f"it unpacks to more than the limit of {settings.max_disk >> 20:,} MiB", 413)
+                if time.monotonic() - job.started > self._settings.time_limit:
+                    seconds = f"{self._settings.time_limit:g} seconds"
+                    return results.Failure(f"it took longer than the limit of {seconds}", 504)
+                if over := await asyncio.to_thread(self._over_limit, job, process.pid):
+                    return results.Failure(over, 413)
         finally:
             _end(process)
             await process.wait()
@@ -172,6 +178,14 @@ class Jobs:
         if not (job.folder / results.VIEW).exists():
             return results.Failure("internal error: the diagnosis ended without an answer", 500)
         return None
+
+    def _over_limit(self, job: Job, group: int) -> str:
+        """What the job has more of than it may, in a sentence; empty while it has not."""
+        if bytes_of_group(group) > self._settings.max_memory:
+            return f"it needs more memory than the limit of {self._settings.max_memory >> 20:,} MiB"
+        if _bytes_below(job.folder) > self._settings.max_disk:
+            return f"it unpacks to more than the limit of {self._settings.max_disk >> 20:,} MiB"
+        return ""
 
 
 async def _start_worker() -> asyncio.subprocess.Process:

@@ -1,29 +1,19 @@
-"""The server's own pages, from the templates beside this module; the engine escapes every text."""
+"""The server's own pages, and the files that they load."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader
 from starlette.responses import HTMLResponse
 
-from correlator.report.engine import environment
-
-
-@lru_cache(maxsize=1)
-def _engine() -> Environment:
-    return environment().overlay(
-        loader=ChoiceLoader([PackageLoader("correlator.web"), PackageLoader("correlator.report")])
-    )
+from correlator.web.templating import render
 
 
 def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """The page that a template makes of the values."""
-    text = _engine().get_template(f"{template}.html.j2").render(query=urlencode, **values)
-    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
+    return HTMLResponse(render(template, **values), status)
 
 
 @lru_cache(maxsize=1)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from correlator.untrusted import read_number
 from correlator.web import results
-from correlator.web.guard import REPORT_POLICY
+from correlator.web.guard import REPORT_POLICY, result_policy
 from correlator.web.jobs import Job, Jobs
 from correlator.web.pages import page
 
@@ -47,10 +48,8 @@ async def _show(request: Request) -> Response:
         return page("waiting", title=job.title, seconds=seconds)
     if job.failure is not None:
         return page("failed", job.failure.status, title=job.title, why=job.failure.why)
-    view = job.view
-    proofs = [line for line in view.lines if line.proof]
-    others = [line for line in view.lines if not line.proof]
-    return page("result", job=job.id, title=job.title, view=view, proofs=proofs, others=others)
+    headers = {"content-security-policy": result_policy()}
+    return FileResponse(job.folder / results.PAGE, media_type="text/html", headers=headers)
 
 
 async def _file(request: Request) -> Response:
@@ -65,7 +64,20 @@ async def _file(request: Request) -> Response:
     )
 
 
-async def _raw(request: Request) -> Response:
+@dataclass(frozen=True)
+class _Around:
+    """The raw lines around a place: number (None where it is not known), text, and whether it is the line itself."""
+
+    file: str
+    byte_offset: int
+    line: int | None
+    around: int
+    why: str
+    rows: list[tuple[int | None, str, bool]]
+
+
+async def _around(request: Request) -> _Around:
+    """What ``file``, ``offset``, ``around`` and the line's number ask for. Raises HTTPException where there is none."""
     job = _finished(request)
     asked = request.query_params
     file, offset = asked.get("file", ""), read_number(asked.get("offset", ""))
@@ -79,12 +91,21 @@ async def _raw(request: Request) -> Response:
     lines, key = found
     if not lines:
         raise HTTPException(410, "that file cannot be read any more")
-    known = next((line for line in view.lines if (line.file, line.byte_offset) == (file, offset)), None)
-    numbers = [known.line - key + at if known else None for at in range(len(lines))]
-    return page(
-        "raw", job=job.id, title=job.title, file=file, offset=offset, known=known, around=around, choices=AROUND,
-        rows=[(number, text, at == key) for at, (number, text) in enumerate(zip(numbers, lines, strict=True))],
-    )  # fmt: skip
+    line = read_number(asked.get("line", ""))
+    numbers = [line - key + at if line and line > key else None for at in range(len(lines))]
+    rows = [(number, text, at == key) for at, (number, text) in enumerate(zip(numbers, lines, strict=True))]
+    return _Around(file, offset, line, around, view.why(file, offset), rows)
+
+
+async def _raw(request: Request) -> Response:
+    found = await _around(request)
+    return page("raw", address=_job(request).address, found=found, choices=AROUND)
+
+
+async def _raw_json(request: Request) -> Response:
+    found = await _around(request)
+    lines = [{"line": number, "text": text, "is_asked": is_key} for number, text, is_key in found.rows]
+    return JSONResponse({"file": found.file, "byte_offset": found.byte_offset, "why": found.why, "lines": lines})
 
 
 async def _forget(request: Request) -> Response:
@@ -96,6 +117,7 @@ async def _forget(request: Request) -> Response:
 ROUTES = [
     Route("/d/{job}", _show),
     Route("/d/{job}/raw", _raw),
+    Route("/d/{job}/raw.json", _raw_json),
     Route("/d/{job}/forget", _forget, methods=["POST"]),
     Route("/d/{job}/{name}", _file),
 ]

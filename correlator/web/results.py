@@ -13,13 +13,19 @@ from correlator.path_claims import PathClaims
 from correlator.rawtext import RawLines
 
 ORDER, SENT, SPOOL, TEMPORARY = "order.json", "sent", "unpacked", "tmp"
-REPORT, DIAGNOSIS, MARKDOWN, VIEW, FAILURE = "report.html", "diagnosis.json", "report.md", "view.json", "failure.json"
+REPORT, DIAGNOSIS, MARKDOWN = "report.html", "diagnosis.json", "report.md"
+PAGE, VIEW, FAILURE = "page.html", "view.json", "failure.json"
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What is to be diagnosed: ``places`` are absolute paths; ``timezone`` of stamps that state none."""
+    """What is to be diagnosed: ``places`` are absolute paths; ``timezone`` of stamps that state none.
+
+    ``address``: where the server shows the result; ``title``: what was given, in words.
+    """
 
     places: list[str]
+    address: str
+    title: str
     timezone: str | None = None
 
 
@@ -30,15 +36,12 @@ class Failure(msgspec.Struct, frozen=True):
     status: int = 422
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A line that the diagnosis names. ``why``: what it shows; ``proof``: it carries the answer."""
+class Reason(msgspec.Struct, frozen=True):
+    """Why the diagnosis names the line at a place."""
 
     file: str
-    line: int
     byte_offset: int
-    text: str
     why: str
-    proof: bool
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -53,16 +56,14 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """What the page shows around the report. ``next``: the first step; ``signature``: its entry, if there is one."""
+    """What leads from the verdict to the raw lines."""
 
-    class_: str
-    headline: str
-    place: str
-    resume: str
-    next: str
-    signature: str | None
-    lines: list[Line]
+    reasons: list[Reason]
     sources: list[Source]
+
+    def why(self, file: str, byte_offset: int) -> str:
+        """Why a line is named; empty where nothing is said of it."""
+        return next((r.why for r in self.reasons if (r.file, r.byte_offset) == (file, byte_offset)), "")
 
     def raw(self, file: str, byte_offset: int, around: int) -> tuple[list[str], int] | None:
         """Raw lines around a place and which of them is its own; None for a file that is not of this diagnosis.
@@ -85,26 +86,10 @@ class View(msgspec.Struct, frozen=True):
         return [*before, *after[1:]], len(before) - 1
 
 
-def lines_of(document: Document, offsets: dict[tuple[str, int], int]) -> Iterator[Line]:
-    """All lines that the diagnosis names, once each: the first error, the evidence by weight, the cascade.
-
-    ``offsets``: byte offsets by file and line, of the lines of the cascade.
-    """
-    seen: set[tuple[str, int]] = set()
+def reasons_of(document: Document) -> Iterator[Reason]:
+    """What the evidence says of its lines, the weightiest first; of the first error at least that."""
+    for entry in sorted(document.evidence, key=lambda entry: -entry.weight):
+        yield Reason(entry.file, entry.byte_offset, entry.why)
     first = document.initiator.first_error
-    said = sorted(document.evidence, key=lambda entry: -entry.weight)
-    reasons = {(entry.file, entry.line): entry.why for entry in reversed(said)}
     if first is not None:
-        seen.add((first.file, first.line))
-        why = reasons.get((first.file, first.line)) or "the first error"
-        yield Line(first.file, first.line, first.byte_offset, first.text, why, True)
-    for entry in said:
-        if (entry.file, entry.line) not in seen:
-            seen.add((entry.file, entry.line))
-            yield Line(entry.file, entry.line, entry.byte_offset, entry.text, entry.why, True)
-    for event in document.cascade:
-        shown = event.evidence
-        if shown is None or (shown.file, shown.line) in seen or (shown.file, shown.line) not in offsets:
-            continue
-        seen.add((shown.file, shown.line))
-        yield Line(shown.file, shown.line, offsets[shown.file, shown.line], shown.text, event.what, False)
+        yield Reason(first.file, first.byte_offset, "the first error")

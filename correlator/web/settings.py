@@ -16,7 +16,8 @@ class Settings:
     """``roots``: folders that may be opened, links resolved. ``token``: None lets everyone in who reaches the port.
 
     ``hosts``: names by which the server may be addressed; None: any. ``max_upload``: bytes of one request;
-    ``max_disk``: bytes on disk of all that is held, what was unpacked included. ``time_limit`` and ``upload_limit``:
+    ``max_disk``: bytes on disk of all that is held, what was unpacked included. ``max_memory``: bytes of memory of one
+    diagnosis. ``time_limit`` and ``upload_limit``:
     seconds for one diagnosis and for one upload. ``parallel`` diagnoses run at a time, ``waiting`` more may wait.
     ``held`` results are there for ``hold_seconds`` after they were last looked at. ``keep``: folder that gets a copy of
     each report. ``timezone``: of stamps that state none.
@@ -27,6 +28,7 @@ class Settings:
     hosts: frozenset[str] | None = LOOPBACK_NAMES
     max_upload: int = 256 << 20
     max_disk: int = 8 << 30
+    max_memory: int = 4 << 30
     time_limit: float = 300.0
     upload_limit: float = 300.0
     parallel: int = 2

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -18,12 +19,12 @@ from correlator.diagnosis import to_json
 from correlator.errors import CorrelatorError
 from correlator.ingest.nothing import require_text
 from correlator.pipeline import Diagnosis, diagnose
-from correlator.report import pages, sayings
-from correlator.report.html import render_html
+from correlator.report.html import render_html, report_values
 from correlator.report.markdown import render_markdown
 from correlator.report.safe import visible_json
 from correlator.signatures import by_id
 from correlator.web import results
+from correlator.web.templating import render
 
 
 def main(folder: Path) -> None:
@@ -47,23 +48,23 @@ def _run(folder: Path, order: results.Order) -> None:
     _write(folder / results.REPORT, render_html(found.document, found.neighbourhood, found.story))
     _write(folder / results.MARKDOWN, render_markdown(found.document, found.neighbourhood))
     (folder / results.DIAGNOSIS).write_bytes(visible_json(to_json(found.document)))
-    _put(folder / results.VIEW, msgspec.json.encode(_view(folder, found, places)))
+    (folder / results.PAGE).write_bytes(_page(found, order))
+    view = results.View(list(results.reasons_of(found.document)), _sources(folder, found, places))
+    _put(folder / results.VIEW, msgspec.json.encode(view))
 
 
-def _view(folder: Path, found: Diagnosis, places: list[Path]) -> results.View:
-    document = found.document
-    failed = document.verdict.class_ != "none"
-    offsets = {(row.file, row.line): row.byte_offset for row in found.facts.rows}
-    return results.View(
-        class_=document.verdict.class_,
-        headline=sayings.headline(document),
-        place=sayings.place_line(document) if failed else "",
-        resume=sayings.resume_short(document) if failed else "",
-        next=next((step.title for step in pages.steps(document)), "") if failed else "",
-        signature=document.verdict.signature if document.verdict.signature in by_id() else None,
-        lines=list(results.lines_of(document, offsets)),
-        sources=_sources(folder, found, places),
-    )
+def _page(found: Diagnosis, order: results.Order) -> bytes:
+    """The report with the server's ways around it; every place that is known by its offset leads to the raw line."""
+    known = {f"{row.file}:{row.line}": row for row in (*found.facts.progress, *found.facts.rows)}
+
+    def raw(place: str) -> str | None:
+        if (row := known.get(place)) is None:
+            return None
+        asked = {"file": row.file, "offset": row.byte_offset, "line": row.line}
+        return f"{order.address}/raw?{urlencode(asked)}#line"
+
+    values = report_values(found.document, found.neighbourhood, found.story, raw)
+    return render("result", address=order.address, given=order.title, **values)
 
 
 def _sources(folder: Path, found: Diagnosis, places: list[Path]) -> list[results.Source]:
