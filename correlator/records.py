@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 
 @dataclass(slots=True)
@@ -79,23 +78,19 @@ _TIMES = ("timestamp", "last_timestamp", "time")
 _COLUMNS = tuple(f.name for f in fields(Row) if f.name != "index")
 
 
-def read_rows(table: pa.Table, *, skip_events: Sequence[str] = ()) -> list[Row]:
+def read_rows(table: pa.Table) -> list[Row]:
     """The rows of an event table in table order; ``index`` is the row's position in ``table``."""
-    indices = pa.array(range(table.num_rows), pa.int64())
-    if skip_events and table.num_rows:
-        keep = pc.invert(pc.is_in(table["event"], value_set=pa.array(list(skip_events))))
-        table, indices = table.filter(keep), indices.filter(keep.combine_chunks())
     columns: list[list[object]] = []
     for name in _COLUMNS:
         column = table[name]
         if name in _TIMES:
-            column = column.cast(pa.int64())
+            column = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
         columns.append(column.to_pylist())
-    return list(_build(indices.to_pylist(), columns))
+    return list(_build(columns))
 
 
-def _build(indices: list[int], columns: list[list[object]]) -> Iterator[Row]:
-    for index, *values in zip(indices, *columns, strict=True):
+def _build(columns: list[list[object]]) -> Iterator[Row]:
+    for index, values in enumerate(zip(*columns, strict=True)):
         row = Row(index, *values)  # _COLUMNS are the fields in order
         row.attributes = dict(row.attributes or ())
         row.count = row.count or 1

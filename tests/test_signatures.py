@@ -183,8 +183,11 @@ def table(*rows: dict[str, object]) -> pa.Table:
 
 
 def signatures_of(*rows: dict[str, object]) -> list[str | None]:
-    found: list[str | None] = assign(table(*rows)).column("signature").to_pylist()
-    return found
+    """Few rows are matched one by one, many in groups: with the same result."""
+    one_by_one = assign(table(*rows)).column("signature").to_pylist()
+    in_groups = assign(pa.concat_tables([table(*rows)] * 600)).column("signature").to_pylist()
+    assert in_groups == one_by_one * 600
+    return one_by_one
 
 
 def raised(kind: str, message: str, outer: tuple[str, str] | None = None) -> dict[str, object]:

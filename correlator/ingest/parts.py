@@ -15,9 +15,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.feather as feather
-import pyarrow.parquet as pq
 
 from correlator.discovery import SkippedFile, SourceFile
 from correlator.errors import UsageError
@@ -30,6 +27,7 @@ from correlator.path_claims import PathClaims
 
 _KEY = b"correlator.ingested"
 _VERSION = 1
+# What reads and writes files of Arrow is loaded where there are such: it loads every file system that Arrow knows.
 _SUFFIXES = frozenset({".parquet", ".arrow"})
 
 
@@ -101,6 +99,8 @@ def find_parts(places: Sequence[Path | str]) -> list[Path]:
 def _is_part(path: Path) -> bool:
     try:
         if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet as pq
+
             schema = pq.read_schema(path)
         else:
             with pa.OSFile(str(path)) as source:
@@ -128,6 +128,9 @@ def read_parts(paths: Sequence[Path]) -> Ingested:
 
 
 def _read(path: Path) -> Ingested:
+    import pyarrow.feather as feather
+    import pyarrow.parquet as pq
+
     try:
         table = pq.read_table(path) if path.suffix.lower() == ".parquet" else feather.read_table(path)
         beside = msgspec.json.decode(table.schema.metadata[_KEY], type=_Beside)
@@ -147,6 +150,8 @@ def _read(path: Path) -> Ingested:
 
 def _put_under(folder: str, read: Ingested) -> None:
     """Put a folder in front of all names, for parts of different places that use the same ones."""
+    import pyarrow.compute as pc
+
     prefix = f"{folder}/"
     for name in ("file", "writer"):
         at = read.events.schema.get_field_index(name)

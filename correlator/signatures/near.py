@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
-from correlator.signatures.match import text_holds
+from correlator.signatures.index import text_holds
 from correlator.signatures.model import Signature, load_signatures
 
 #: Longer numbers are values (process ids, addresses), no words.
