@@ -277,6 +277,13 @@ def test_a_store_that_everybody_loses_has_no_host_to_accuse(tmp_path):
     assert "store host accused by all others" not in findings(found)
 
 
+def test_the_stores_host_may_be_gone_before_it_could_say_which_ranks_it_has(tmp_path):
+    files = {f"{host}.log": [*phase(0), *rendezvous_lost(31, host)] for host in ("gpu-a018", "gpu-b021")}
+    files["gpu-b021.log"] += [*peer_closed(4), *peer_closed(5)]
+    found = diagnose(tmp_path, {**files, "gpu-a017.log": arguments(world=6, tp=2)})
+    assert (found.verdict.class_, found.initiator.nodes) == ("infrastructure", ["gpu-a017"])
+
+
 def test_a_node_without_rank_0_does_not_host_the_store(tmp_path):
     files = store_lost()
     swapped = {
@@ -359,6 +366,24 @@ def test_several_latecomers_of_different_nodes_are_no_one_rank(tmp_path):
 
 
 # --- output that ends early -----------------------------------------------------------------------------------------
+
+
+def launchers_below_srun(*ends):
+    """Two launchers that label the output of their two workers; then what srun says of the launchers."""
+    words = {0: [[], phase(0)], 1: [phase(0), iterations(30)]}
+    lines = [labelled(t, [f"[default{n}]:{x}" for x in said[n]]) for t, said in words.items() for n in (0, 1)]
+    return {"slurm-4242.out": [line for part in (*lines, *ends) for line in part]}
+
+
+def test_a_launcher_that_srun_saw_killed_first_stopped_though_no_rank_complains(tmp_path):
+    found = diagnose(tmp_path, launchers_below_srun(srun_exit("gpu-a018", "1", "Killed")))
+    assert (found.verdict.class_, found.verdict.signature) == ("infrastructure", "agent-killed")
+    assert (found.initiator.nodes, found.initiator.ranks) == (["gpu-a018"], [])
+
+
+def test_a_launcher_that_srun_killed_after_another_had_failed_is_not_the_first(tmp_path):
+    ends = (srun_exit("gpu-a017", "0", "Exited with exit code 1"), srun_exit("gpu-a018", "1", "Killed"))
+    assert "launcher killed" not in findings(diagnose(tmp_path, launchers_below_srun(*ends)))
 
 
 def test_a_nodes_output_that_stops_while_later_steps_are_saved_lost_its_launcher(tmp_path):

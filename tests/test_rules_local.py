@@ -11,6 +11,7 @@ from joblogs import (
     dump_signal,
     escalates,
     findings,
+    gloo_timeout,
     gpu_off_the_bus,
     iterations,
     labelled,
@@ -137,6 +138,37 @@ def test_a_death_signal_on_all_nodes_singles_out_none(tmp_path):
     assert found.verdict.class_ == "infrastructure"
     assert found.initiator.ranks == []
     assert found.initiator.nodes == []
+
+
+def two_nodes_that_are_both_told(first_loses):
+    """Rank 2 and 3 are stopped on the second node; the first one's ranks say ``first_loses`` and are stopped later."""
+    words = [line for rank in (0, 1) for line in first_loses(rank)]
+    return {
+        "gpu-a017.log": [*rendezvous(0, "gpu-a017", [0, 1], group_rank=0, world=4), *words, *death_signal(35, 0, 1)],
+        "gpu-a018.log": [
+            *rendezvous(0, "gpu-a018", [2, 3], group_rank=1, world=4),
+            *iterations(30),
+            *death_signal(31, 2, 3),
+        ],
+    }
+
+
+def test_a_death_signal_that_comes_to_ranks_which_had_lost_their_peers_is_not_the_first(tmp_path):
+    found = diagnose(tmp_path, two_nodes_that_are_both_told(peer_closed))
+    assert found.verdict.class_ == "infrastructure"
+    assert (found.initiator.nodes, found.initiator.ranks) == (["gpu-a018"], [2, 3])
+
+
+def test_a_job_that_hung_and_was_then_stopped_everywhere_was_not_stopped_on_the_quiet_node_first(tmp_path):
+    found = diagnose(tmp_path, two_nodes_that_are_both_told(gloo_timeout))
+    assert findings(found)["launcher was signalled from outside"].incident.nodes == ()
+
+
+def test_the_signals_that_the_scheduler_sends_are_explained_by_what_it_says(tmp_path):
+    streams = [*labelled(0, death_signal(40, 0, 1)), *labelled(1, death_signal(40, 2, 3))]
+    found = diagnose(tmp_path, {"slurm-4242.out": [*streams, *slurm_cancelled(41, "TIME LIMIT")]})
+    assert found.verdict.signature == "slurm-time-limit"
+    assert "TIME LIMIT" in found.initiator.first_error.text
 
 
 def test_a_death_signal_is_not_one_nodes_alone_where_the_other_nodes_were_not_collected(tmp_path):

@@ -182,6 +182,19 @@ def test_a_tie_between_two_shapes_singles_out_nobody(tmp_path):
 # --- named as missing -----------------------------------------------------------------------------------------------
 
 
+def test_members_that_a_contradiction_kept_away_from_the_next_barrier_did_not_hang(tmp_path):
+    """Ranks 1 and 3 raise the contradiction of their own group; ranks 0 and 2 then wait for them in that of all."""
+    words = {
+        0: barrier_missing(0, 90, [1, 3]),
+        1: mismatch(1, (0, 1600), (1, 800)),
+        2: barrier_victim(2, 90, group_rank=2),
+        3: mismatch(3, (1, 800), (0, 1600)),
+    }
+    found = diagnose(tmp_path, per_rank(words, grid=arguments(world=4, tp=2)))
+    assert "named as missing" not in findings(found)
+    assert found.verdict.class_ == "application"
+
+
 def test_a_barriers_missing_member_is_a_number_within_its_group(tmp_path):
     """Ranks 4 and 5 are one tensor-parallel group: its number 1 is rank 5."""
     words = {
@@ -428,3 +441,41 @@ def test_the_srun_label_of_a_stack_dump_is_the_rank_that_stands_there(tmp_path):
     lines += [x for r in (0, 1, 2) for x in labelled(r, stack_dump(DATA_SUM))]
     lines += [x for r in (0, 1, 2) for x in labelled(r, gloo_timeout(r, DATA_SUM))]
     assert diagnose(tmp_path, {"slurm-4242.out": lines}).initiator.ranks == [3]
+
+
+# --- passing each other ---------------------------------------------------------------------------------------------
+
+NORM_OF_ALL = (85, "global_grad_norm", "dist.all_reduce(square)", "all_reduce")
+
+
+def test_the_rank_that_left_a_peer_in_their_call_and_stands_in_that_of_all_went_on_without_it(tmp_path):
+    """Rank 1 waits for rank 3 in the sum of the two; rank 3 is where ranks 0 and 2 are, who had finished theirs."""
+    calls = {0: NORM_OF_ALL, 1: DATA_SUM, 2: NORM_OF_ALL, 3: NORM_OF_ALL}
+    words = {rank: gloo_timeout(rank, call) for rank, call in calls.items()}
+    found = diagnose(tmp_path, per_rank(words, grid=arguments(world=4, tp=2)))
+    assert found.initiator.ranks == [3]
+    assert "rank 1 still waits" in found.verdict.summary
+
+
+def test_a_rank_that_alone_stands_in_a_call_of_all_is_still_the_odd_one_of_a_larger_circle(tmp_path):
+    calls = {0: WORLD_BARRIER, 1: NORM_OF_ALL, 2: DATA_SUM, 3: NORM_OF_ALL}
+    words = {rank: gloo_timeout(rank, call) for rank, call in calls.items()}
+    found = diagnose(tmp_path, per_rank(words, grid=arguments(world=4, tp=2)))
+    assert found.initiator.ranks == [0]
+
+
+def sends_to_its_next_stage(receiver):
+    """Four stages' worth of ranks in two: 0 and 1 send on, 2 and 3 are at ``receiver``."""
+    words = {rank: gloo_timeout(rank, PIPELINE_NEXT, direction="send") for rank in (0, 1)}
+    words |= {rank: gloo_timeout(rank, receiver) for rank in (2, 3)}
+    head = {0: [*arguments(world=4, tp=2, pp=2), *phase(-5)], 3: iterations(30)}
+    return torchrun(words, head=head)
+
+
+def test_a_message_whose_sender_and_receiver_both_wait_for_it_is_lost_on_its_way(tmp_path):
+    found = diagnose(tmp_path, sends_to_its_next_stage(PIPELINE_PREVIOUS))
+    assert (found.verdict.class_, found.verdict.signature) == ("infrastructure", "link-down")
+
+
+def test_a_receiver_that_stands_elsewhere_keeps_its_sender_waiting(tmp_path):
+    assert "every group is complete" not in findings(diagnose(tmp_path, sends_to_its_next_stage(TENSOR_BATCH)))

@@ -495,3 +495,26 @@ def test_an_event_about_a_pod_is_joined_to_the_pods_log(tmp_path):
 def test_an_event_about_a_pod_of_another_job_accuses_none_of_this_one(tmp_path):
     evicted = "6m1s        Warning   Evicted    pod/web-frontend-7   The node was low on resource: ephemeral-storage."
     assert diagnose(tmp_path, pods([evicted])).initiator.ranks == []
+
+
+def srun_stream(*ends):
+    """Three launchers below one srun; what was collected of the second ended before it could say anything of itself."""
+    lines = [*labelled(0, report("gpu-a017", 31, (0, 0, 1), (1, 1, 1))), *labelled(1, iterations(3))]
+    return [*lines, *labelled(2, report("gpu-b021", 31, (4, 0, 1), (5, 1, 1))), *ends]
+
+
+def test_the_one_host_that_no_label_has_is_that_of_the_one_label_that_has_none(tmp_path):
+    ends = [
+        *srun_exit("gpu-a017", "0", "Exited with exit code 1"),
+        *srun_exit("gpu-b021", "2", "Exited with exit code 1"),
+    ]
+    found = diagnose(tmp_path, {"slurm-4242.out": srun_stream(*ends, "srun: error: Node failure on gpu-a018")})
+    assert {writer.task: writer.node for writer in found.facts.ingested.writers if writer.task is not None}[
+        1
+    ] == "gpu-a018"
+
+
+def test_of_two_hosts_that_no_label_has_neither_is_given_away(tmp_path):
+    ends = [*srun_exit("gpu-a017", "0", "Exited with exit code 1"), "srun: error: Node failure on gpu-b099"]
+    found = diagnose(tmp_path, {"slurm-4242.out": srun_stream(*ends, "srun: error: Node failure on gpu-a018")})
+    assert {writer.task: writer.node for writer in found.facts.ingested.writers if writer.task is not None}[1] is None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from correlator.cascade.findings import spoken
+from correlator.cascade.findings import finding_for, spoken
 from correlator.cascade.model import Exit, Facts, Finding, Incident
 from correlator.hostlist import fold_ranges
 from correlator.records import Row
@@ -48,6 +49,34 @@ def sudden_exit(facts: Facts) -> Iterator[Finding]:
         return
     for ends in sudden.values():
         yield _exit_finding(facts, [rank for rank, _ in ends], ends[0][1])
+
+
+def killed_launcher(facts: Facts) -> Iterator[Finding]:
+    """srun saw a node's launcher die of SIGKILL before anything else failed; its ranks may have lived on."""
+    if facts.topology.tasks_are_ranks or facts.judged("slurm.step_aborted"):
+        return
+    ends = sorted(facts.judged("slurm.task_exit"), key=lambda r: (r.file, r.byte_offset))
+    if not ends or ends[0].signal != signal.SIGKILL or not ends[0].node or spoken(facts):
+        return
+    node = ends[0].node
+    finding = finding_for(
+        facts,
+        "launcher killed",
+        [],
+        [ends[0]],
+        trust="exit",
+        strength=0.6,
+        scope="node",
+        silent=True,
+        what=f"The launcher of {node} was killed",
+        why="srun saw it end by SIGKILL before any rank or other launcher reported a failure",
+        class_="infrastructure",
+        subclass="host",
+        signature="agent-killed",
+        control="The kernel log of the node and the scheduler's record name the sender.",
+    )
+    finding.incident.nodes = (node,)
+    yield finding
 
 
 def _told_by_nobody(facts: Facts, end: Exit) -> bool:

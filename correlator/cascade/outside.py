@@ -7,9 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from correlator.cascade.absence import PEER_LOST, loss_of, wave_kind
 from correlator.cascade.ends import stopped_after_the_end
 from correlator.cascade.findings import causes, is_everywhere, own_strength
 from correlator.cascade.model import Facts, Finding, Incident
+from correlator.records import Row
 
 #: Strength of a contradiction between ranks of which none is named as the wrong one.
 _UNDECIDED_PEERS = 0.6
@@ -87,9 +89,11 @@ def peers_contradict_each_other(facts: Facts) -> Iterator[Finding]:
 def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
     """One node's launcher received a signal from outside while the others only lost their peers."""
     told = facts.events("torchrun.death_signal")
+    all_told = {r.node for r in told if r.node}
+    agents = facts.nodes_with_epitaph | all_told
+    told = _before_the_losses(facts, told) or told
     nodes = sorted({r.node for r in told if r.node})
-    agents = facts.nodes_with_epitaph | set(nodes)
-    if not told:
+    if not told or (set(nodes) >= agents and _scheduler_says_why(facts)):
         return
     everywhere = (len(agents) > 1 and set(nodes) >= agents) or not nodes
     ranks = [] if everywhere else [r for n in nodes for r in facts.topology.ranks_on(n)]
@@ -132,6 +136,32 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         scope="none" if everywhere else "node",
         control="Ask the scheduler for the job's record (sacct -j JOB -o State,Reason,ExitCode): it names the sender.",
     )
+
+
+def _before_the_losses(facts: Facts, told: Sequence[Row]) -> list[Row]:
+    """The signals in whose stream no rank of the same node had lost a peer by then: the others came to a dying job.
+
+    Only where nothing else could have killed it: no time-out, no error and no exit status that a signal does not give.
+    """
+    lost = [r for r in facts.judged("python.exception", *PEER_LOST) if r.rank is not None and loss_of(facts, r)]
+    odd_exit = any(e.code not in (0, 1, -signal.SIGTERM) for ends in facts.exits.values() for e in ends)
+    own = any(i.role == "initiator" and i.event != "torchrun.death_signal" for i in facts.incidents)
+    if wave_kind(facts) != "peer" or odd_exit or own or any(loss_of(facts, r) == "timeout" for r in lost):
+        return []
+    return [
+        row
+        for row in told
+        if not any(r.file == row.file and r.node == row.node and r.byte_offset < row.byte_offset for r in lost)
+    ]
+
+
+def _scheduler_says_why(facts: Facts) -> bool:
+    """Whether the scheduler itself states why it ended the job, of which the launchers' signals come."""
+    for incident in causes(facts):
+        signature = facts.signatures.get(incident.signature or "")
+        if signature is not None and (signature.blames, signature.subclass) == ("job", "scheduler"):
+            return True
+    return False
 
 
 def _hung_at_exit(facts: Facts, told: Incident) -> Finding:

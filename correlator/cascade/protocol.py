@@ -14,7 +14,7 @@ import networkx as nx
 
 from correlator.cascade.findings import STACK_CONTROL, finding_for
 from correlator.cascade.model import Facts, Finding
-from correlator.cascade.stands import Stand, axes_of, deviants, outside_collective, stands, wait_graph
+from correlator.cascade.stands import Stand, axes_of, deviants, left_its_group, outside_collective, stands, wait_graph
 from correlator.hostlist import expand_ranges, fold_ranges
 from correlator.records import Row
 
@@ -132,6 +132,10 @@ def named_as_missing(facts: Facts) -> Iterator[Finding]:
         for rank in global_ranks(facts, row, listed):
             votes[rank].append(row)
     if not votes:
+        return
+    # A rank whose own group contradicts itself raised that and left; the barrier of a wider group only follows.
+    contradicted = {r.rank for r in facts.judged("c10d.collective_mismatch")}
+    if votes.keys() <= contradicted:
         return
     # A rank that itself reports missing members waited, so it is not the one they wait for.
     waiting = {r.rank for r in facts.judged("c10d.barrier_missing") if r.rank is not None}
@@ -262,9 +266,11 @@ def wait_for(facts: Facts) -> Iterator[Finding]:
     if len(quiet) == 1 or whole_node:
         yield _waited_for(facts, quiet, places, graph)
     for cycle in ends:
-        odd = deviants(facts, places, cycle) if len(cycle) > 1 else []
+        ahead = left_its_group(facts, places, cycle) if len(cycle) == 2 else []
+        odd = ahead or (deviants(facts, places, cycle) if len(cycle) > 1 else [])
         if len(odd) == 1:
-            yield _deviant(facts, places[odd[0]])
+            left = places[next(iter(cycle - set(ahead)))] if ahead else None
+            yield _deviant(facts, places[odd[0]], left)
 
 
 def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], graph: nx.DiGraph) -> Finding:
@@ -291,16 +297,21 @@ def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], gr
     )
 
 
-def _deviant(facts: Facts, stand: Stand) -> Finding:
+def _deviant(facts: Facts, stand: Stand, left: Stand | None) -> Finding:
+    """The rank of a cycle that stands where it should not; ``left``: the one whose call it passed without entering."""
+    place = stand.site.rpartition("/")[2]
     return finding_for(
         facts,
-        "waits where nobody follows",
+        "went on without its group" if left else "waits where nobody follows",
         [stand.rank],
-        [stand.row],
+        [stand.row, left.row] if left else [stand.row],
         trust="protocol",
-        strength=0.62,
-        what=f"Rank {stand.rank} waits in a call that no other member of its group entered",
-        why=f"it stands at {stand.site.rpartition('/')[2]} while its sister ranks stand elsewhere",
+        strength=0.5 if left else 0.62,
+        what=f"Rank {stand.rank} "
+        + ("went past a call of its group" if left else "waits in a call that no other member of its group entered"),
+        why=f"it stands at {place} while rank {left.rank} still waits for it at {left.site.rpartition('/')[2]}"
+        if left
+        else f"it stands at {place} while its sister ranks stand elsewhere",
         silent=True,
         class_="application",
         subclass="desync",

@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     protocol.wait_for,
     ring.broken_ring,
     exits.sudden_exit,
+    exits.killed_launcher,
     absence.did_not_stop_on_sigterm,
     absence.silent_rank,
     absence.node_without_last_word,

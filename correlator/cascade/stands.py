@@ -114,9 +114,19 @@ def wait_graph(facts: Facts, places: dict[int, Stand]) -> nx.DiGraph:
         group = members(stand, facts.topology.grid, everyone)
         for other in group or ():
             there = places.get(other)
-            if other != stand.rank and (there is None or there.site != stand.site or stand.call in _POINT_TO_POINT):
+            if other != stand.rank and not _keeps_company(stand, there, facts.topology.grid):
                 graph.add_edge(stand.rank, other)
     return graph
+
+
+def _keeps_company(stand: Stand, there: Stand | None, grid: Grid | None) -> bool:
+    """Whether a member is in the call that the other waits in: at the same site, or at the other end of one message."""
+    if there is None:
+        return False
+    if stand.call not in _POINT_TO_POINT:
+        return there.site == stand.site
+    ends = {stand.call.removeprefix("i"), there.call.removeprefix("i")}
+    return ends == {"send", "recv"} and stand.rank in (_peer(there, grid) or ())
 
 
 def deviants(facts: Facts, places: dict[int, Stand], among: Collection[int]) -> list[int]:
@@ -142,10 +152,10 @@ def deviants(facts: Facts, places: dict[int, Stand], among: Collection[int]) -> 
         scores[rank] = (majority, missing)
     best = max(scores.values(), default=None)
     lone = sorted(r for r, score in scores.items() if score == best)
-    return lone if len(lone) == 1 else _left_its_group(facts, places, among) or lone
+    return lone if len(lone) == 1 else left_its_group(facts, places, among) or lone
 
 
-def _left_its_group(facts: Facts, places: dict[int, Stand], among: Iterable[int]) -> list[int]:
+def left_its_group(facts: Facts, places: dict[int, Stand], among: Iterable[int]) -> list[int]:
     """The one rank of a cycle that stands in a wider call than all others: it went on and left its group."""
     grid, everyone = facts.topology.grid, facts.expected_ranks()
     sizes = {r: len(members(places[r], grid, everyone) or ()) for r in among if r in places}

@@ -34,10 +34,10 @@ def store_host_gone(facts: Facts) -> Iterator[Finding]:
         return
     host = next(iter(others))
     ranks = top.ranks_on(host)
-    if 0 not in ranks:
+    if ranks and 0 not in ranks:
         return
     quiet = host not in facts.nodes_with_epitaph
-    yield finding_for(
+    finding = finding_for(
         facts,
         "store host accused by all others",
         ranks,
@@ -53,6 +53,8 @@ def store_host_gone(facts: Facts) -> Iterator[Finding]:
         scope="node",
         control="Whether that node's own log goes on after the loss separates a dead node from a cut link.",
     )
+    finding.incident.nodes = (host,)
+    yield finding
 
 
 def _own_errors(facts: Facts) -> bool:

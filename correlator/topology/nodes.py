@@ -89,6 +89,7 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
         if row.event == "slurm.task_exit" and row.node:
             for task in expand_ranges(row.attr("tasks")):
                 by_label[row.file, task].add(row.node)
+    _labels_left_over(ingested.writers, rows, by_label)
     for writer in ingested.writers:
         if writer.node is None and writer.task is not None and len(by_label[writer.file, writer.task]) == 1:
             writer.node, writer.node_basis = next(iter(by_label[writer.file, writer.task])), "label"
@@ -113,6 +114,26 @@ def nodes_of_writers(top: Topology, ingested: Ingested, rows: Sequence[Row]) -> 
             row.node, row.node_basis = from_path[row.file], "path"
     top.collected_nodes = {w.node for w in ingested.writers if w.node} | set(top.node_of_file.values())
     top.nodes = sorted(top.collected_nodes | {r.node for r in rows if r.node} | set(known))
+
+
+def _labels_left_over(
+    writers: Sequence[Writer], rows: Sequence[Row], by_label: dict[tuple[str, object], set[str]]
+) -> None:
+    """In a launcher's stream that names one host more than its labels have, that host is the labels' that have none.
+
+    As many of them must be left as each other host has, so that nothing of another, unnamed host is among them.
+    """
+    named: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.event in ("slurm.task_exit", "slurm.node_failure") and row.node:
+            named[row.file].add(row.node)
+    for file, hosts in named.items():
+        labels = {w.task for w in writers if w.file == file and w.task is not None}
+        placed = {task: next(iter(by_label[file, task])) for task in labels if len(by_label[file, task]) == 1}
+        left, free = labels - placed.keys(), hosts - set(placed.values())
+        if len(free) == 1 and set(Counter(placed.values()).values()) == {len(left)}:
+            for task in left:
+                by_label[file, task] = set(free)
 
 
 def _one_host_a_file(rows: Sequence[Row], by_file: Mapping[str, set[str]]) -> dict[str, str]:
