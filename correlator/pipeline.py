@@ -31,7 +31,7 @@ from correlator.cascade.rules import find_initiators
 from correlator.clocks import align_clocks
 from correlator.discovery import lies_below
 from correlator.ingest import Ingested, Shard, find_parts, ingest, read_parts
-from correlator.ingest.rows import cast
+from correlator.ingest.rows import PROGRESS, cast
 from correlator.rawtext import RawLines
 from correlator.records import Row, read_rows
 from correlator.signatures import assign, by_id, load_signatures, own_patterns
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 #: Called with (bytes done, bytes in all).
 Progress = Callable[[int, int], None]
-_PROGRESS_EVENTS = ("megatron.iteration", "trainer.progress")
 
 
 @dataclass(frozen=True)
@@ -231,8 +230,8 @@ def diagnose(
         *paths, timezone=timezone, workers=workers, executor=executor, progress=progress, confined=confined
     )
     rows = read_rows(read.events)
-    steps = [r for r in rows if r.event in _PROGRESS_EVENTS]
-    events = [r for r in rows if r.event not in _PROGRESS_EVENTS]
+    steps = [r for r in rows if r.event in PROGRESS]
+    events = [r for r in rows if r.event not in PROGRESS]
     topology = build_topology(read, rows)
     clocks = align_clocks(events, steps)
     place_attempts(rows, [r for r in events if r.event == "torchrun.restart"])

@@ -10,7 +10,7 @@ import pytest
 from correlator.checkpoints import Checkpoint, Inventory, scan
 from correlator.checkpoints.listed import Listed, compare, size_of
 from correlator.checkpoints.resume import judge
-from correlator.checkpoints.said import Load, LogSide, Save
+from correlator.checkpoints.said import Load, LogSide, Save, Suspicion
 from correlator.diagnosis import Resume
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "checkpoints"
@@ -91,15 +91,23 @@ def test_weights_that_are_not_finite() -> None:
 @pytest.mark.parametrize(("finite", "iteration"), [(True, 20), (None, 10)])
 def test_nan_in_the_logs_counts_where_the_weights_were_not_read(finite: bool | None, iteration: int) -> None:
     disk = inventory(on_disk(10, finite=finite), on_disk(20, finite=finite))
-    assert judge(disk, LogSide(nan_step=18)).iteration == iteration
+    assert judge(disk, LogSide(suspicions=(Suspicion("nan", 18),))).iteration == iteration
 
 
 def test_suspicion_makes_even_the_older_one_unsafe_but_names_it() -> None:
-    answer = judge(inventory(on_disk(10), on_disk(20)), LogSide(suspect_from_step=15))
+    answer = judge(
+        inventory(on_disk(10), on_disk(20)), LogSide(suspicions=(Suspicion("silent", 15, why="silent corruption"),))
+    )
     assert (answer.status, answer.iteration) == ("unsafe", 10)
     assert said(answer, "silent corruption")
-    assert judge(inventory(on_disk(10)), LogSide(suspect_from_step=15)).status == "safe"
-    assert judge(inventory(on_disk(20)), LogSide(suspect_from_step=15)).status == "unsafe"
+    assert (
+        judge(inventory(on_disk(10)), LogSide(suspicions=(Suspicion("silent", 15, why="silent corruption"),))).status
+        == "safe"
+    )
+    assert (
+        judge(inventory(on_disk(20)), LogSide(suspicions=(Suspicion("silent", 15, why="silent corruption"),))).status
+        == "unsafe"
+    )
 
 
 def test_an_unconfirmed_save_is_passed_over_for_a_confirmed_one() -> None:
@@ -131,7 +139,10 @@ def test_an_empty_directory() -> None:
 
 
 def test_the_fixture_with_nan() -> None:
-    answer = judge(scan(FIXTURES / "megatron_legacy"), LogSide(saves=saved(10, 20), nan_step=18, last_step=22))
+    answer = judge(
+        scan(FIXTURES / "megatron_legacy"),
+        LogSide(saves=saved(10, 20), suspicions=(Suspicion("nan", 18),), last_step=22),
+    )
     assert (answer.status, answer.iteration) == ("safe", 10)
     assert answer.path == str(FIXTURES / "megatron_legacy" / "iter_0000010")
     assert said(answer, "a plain relaunch goes wrong")
@@ -193,16 +204,19 @@ def test_saves_known_by_path_alone() -> None:
 
 
 def test_nan_in_the_logs() -> None:
-    logs = LogSide(saves=saved(10, 20), nan_step=18)
+    logs = LogSide(saves=saved(10, 20), suspicions=(Suspicion("nan", 18),))
     assert judge(None, logs).iteration == 10
-    assert judge(None, replace(logs, nan_step=5)).status == "unsafe"
-    assert judge(None, LogSide(saves=(Save(path="/out/a.ckpt", finished=True),), nan_step=5)).status == "unknown"
+    assert judge(None, replace(logs, suspicions=(Suspicion("nan", 5),))).status == "unsafe"
+    assert (
+        judge(None, LogSide(saves=(Save(path="/out/a.ckpt", finished=True),), suspicions=(Suspicion("nan", 5),))).status
+        == "unknown"
+    )
 
 
 def test_suspicion_in_the_logs() -> None:
-    logs = LogSide(saves=saved(10, 20), suspect_from_step=18)
+    logs = LogSide(saves=saved(10, 20), suspicions=(Suspicion("silent", 18, why="silent corruption"),))
     assert (judge(None, logs).status, judge(None, logs).iteration) == ("unsafe", 10)
-    assert judge(None, replace(logs, suspect_from_step=21)).status == "safe"
+    assert judge(None, replace(logs, suspicions=(Suspicion("silent", 21, why="silent corruption"),))).status == "safe"
 
 
 def test_storage_errors_with_every_save_reported_as_finished() -> None:
@@ -261,7 +275,7 @@ def test_why_the_newer_ones_are_passed_over() -> None:
 
 
 def test_the_reason_of_a_doubt_is_told() -> None:
-    logs = LogSide(saves=saved(10, 20), suspect_from_step=18, suspect_why="Xid 64 on gpu-a017")
+    logs = LogSide(saves=saved(10, 20), suspicions=(Suspicion("silent", 18, why="Xid 64 on gpu-a017"),))
     answer = judge(None, logs)
     assert (answer.status, answer.iteration) == ("unsafe", 10)
     assert said(answer, "Xid 64 on gpu-a017")
@@ -279,7 +293,7 @@ def test_a_checkpoint_that_was_refused_is_still_there() -> None:
 
 
 def test_runs_that_fail_again_from_the_same_step() -> None:
-    logs = LogSide(loads=(Load(50), Load(50)), nan_step=53, relapsed=frozenset({50}))
+    logs = LogSide(loads=(Load(50), Load(50)), suspicions=(Suspicion("nan", 53),), relapsed=frozenset({50}))
     assert judge(None, logs).status == "unsafe"
     assert judge(None, replace(logs, saves=saved(40))).iteration == 40
 

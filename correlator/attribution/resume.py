@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from correlator.attribution.doubt import Doubt, first_divergence, first_doubt, first_nan
+from correlator.attribution.divergence import divergences, fresh_starts
+from correlator.attribution.doubt import Doubt, integrity_doubts, nan_doubts
+from correlator.attribution.later_faults import later_faults
+from correlator.attribution.runs import Run, runs_of, spread
 from correlator.attribution.save_lines import (
     REFUSED,
     failed_while_saving,
@@ -21,7 +24,7 @@ from correlator.cascade.model import Facts, Finding
 from correlator.checkpoints import Inventory, scan
 from correlator.checkpoints.names import step_of
 from correlator.checkpoints.resume import judge
-from correlator.checkpoints.said import LogSide
+from correlator.checkpoints.said import LogSide, Suspicion
 from correlator.diagnosis import Evidence, Resume
 from correlator.discovery import lies_below
 from correlator.errors import UsageError
@@ -64,8 +67,10 @@ def resume_evidence(facts: Facts, resume: Resume, raw: Callable[[Row], str]) -> 
         offered = resume.iteration is not None or resume.path is not None
         why = "the save that is offered" if offered else "the newest save, which cannot be used"
         rows.append((best, 0.9 if resume.status == "safe" else 0.6, why))
-    doubt = first_doubt(facts)
-    if doubt is not None and resume.status == "unsafe" and doubt.step is not None:
+    runs = runs_of(facts)
+    doubts = sorted(_silent(facts, runs), key=lambda d: (d.run, d.step or 0))
+    if doubts and resume.status == "unsafe":
+        doubt = doubts[-1]
         rows.append((doubt.row, 0.8, f"saves after it cannot be trusted: {doubt.why}"))
     return [Evidence("resume", row.file, row.line, row.byte_offset, raw(row), sure, why) for row, sure, why in rows]
 
@@ -112,13 +117,14 @@ def _found_by_itself(facts: Facts, logs: Sequence[str | Path], confined: bool) -
     # A path /lustre/run7/ckpt may have been collected as ckpt, run7/ckpt, …; the longest one that is there counts.
     tails = [path.parts[at:] for path in named for at in range(path.is_absolute(), len(path.parts))]
     beside = [root.joinpath(*tail) for tail in tails for root in roots]
+    # An empty folder of that name is no save folder that lost all, but where one was mounted when the job ran.
     folders = [*(path for path in named if path.is_absolute()), *beside]
     for folder in [f for f in folders if lies_below(f, roots)] if confined else folders:
         try:
             found = scan(folder) if folder.is_dir() else None
         except (OSError, ValueError, UsageError):
             continue
-        if found is not None and (found.checkpoints or folder in named):
+        if found is not None and (found.checkpoints or (folder in named and any(folder.iterdir()))):
             return found
     return _among_the_logs(roots)
 
@@ -138,15 +144,10 @@ def _among_the_logs(roots: Iterable[Path]) -> Inventory | None:
 def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
     """What the logs say about the saves and about the trust in them."""
     failing = failed_while_saving(facts, chosen)
-    doubt, bad, worse = first_doubt(facts), first_nan(facts), first_divergence(facts)
+    runs = runs_of(facts)
     return LogSide(
         saves=saves_of(facts, failing),
-        nan_step=bad.step if bad else None,
-        nan_at=place(bad) if bad else "",
-        diverged_from_step=worse.step if worse else None,
-        diverged_why=f"{worse.why} ({place(worse.row)})" if worse else "",
-        suspect_from_step=doubt.step if doubt else None,
-        suspect_why=f"{doubt.why} ({place(doubt.row)})" if doubt else "",
+        suspicions=_suspicions(facts, runs),
         last_step=facts.step_near(None),
         started_from_scratch_after_restart=bool(facts.events("megatron.from_scratch"))
         and bool(facts.events("torchrun.restart")),
@@ -155,10 +156,33 @@ def log_side(facts: Facts, chosen: Finding | None) -> LogSide:
         loads=loads_of(facts, chosen),
         save_interval=_save_interval(facts),
         listed=listed_of(facts),
-        relapsed=_relapsed(facts),
-        cautions=_cautions(facts, doubt),
+        relapsed=_relapsed(facts, runs),
+        cautions=_cautions(facts, runs),
         sizes=_launched(facts),
     )
+
+
+def _silent(facts: Facts, runs: Sequence[Run]) -> list[Doubt]:
+    """What makes numbers doubtful that look like any other, where its step is known."""
+    return [one for one in (*integrity_doubts(facts, runs), *later_faults(facts, runs)) if one.step is not None]
+
+
+def _suspicions(facts: Facts, runs: Sequence[Run]) -> tuple[Suspicion, ...]:
+    """Every doubt as the steps whose saves it touches, in the order in which a save is told of them."""
+    found: list[Suspicion] = []
+    for kind, doubts in (
+        ("nan", nan_doubts(facts, runs)),
+        ("silent", _silent(facts, runs)),
+        ("diverged", divergences(runs)),
+        ("fresh", fresh_starts(runs)),
+    ):
+        for doubt in doubts:
+            why = f"{doubt.why} ({place(doubt.row)})" if doubt.why else place(doubt.row)
+            for first, last in spread(runs, doubt.run, doubt.step or 0):
+                # A run that began anew reaches what it reaches: further saves are those of the run before.
+                end = runs[doubt.run].reach if kind == "fresh" and last is None else last
+                found.append(Suspicion(kind, first, end, why))  # type: ignore[arg-type]
+    return tuple(found)
 
 
 def _launched(facts: Facts) -> dict[str, int]:
@@ -170,18 +194,17 @@ def _launched(facts: Facts) -> dict[str, int]:
     return {"world": world or grid.world_size, "tp": grid.tp, "pp": grid.pp, "dp": grid.dp, **rare}
 
 
-def _cautions(facts: Facts, doubt: Doubt | None) -> tuple[str, ...]:
-    found = [f"{doubt.why} ({place(doubt.row)})"] if doubt and doubt.step is None else []
+def _cautions(facts: Facts, runs: Sequence[Run]) -> tuple[str, ...]:
+    found = [f"{one.why} ({place(one.row)})" for one in integrity_doubts(facts, runs) if one.step is None]
     fresh = next(iter(facts.events("megatron.from_scratch")), None)
     if fresh is not None:
         found.append(f"a start found no checkpoint and began at random weights without stopping ({place(fresh)})")
     return tuple(found)
 
 
-def _relapsed(facts: Facts) -> frozenset[int]:
+def _relapsed(facts: Facts, runs: Sequence[Run]) -> frozenset[int]:
     """Steps that more than one run of the job loaded while non-finite numbers followed and no save came behind them."""
-    first = first_nan(facts)
-    bad = first.step if first else None
+    bad = min((one.step for one in nan_doubts(facts, runs) if one.step is not None), default=None)
     loads: Counter[tuple[str, int]] = Counter()
     for row in facts.events("checkpoint.loaded"):
         if row.step is not None:

@@ -14,7 +14,19 @@ from correlator.checkpoints.fit import fit
 from correlator.checkpoints.hints import hint_for
 from correlator.checkpoints.layouts import load_layouts
 from correlator.checkpoints.model import Checkpoint, Inventory
-from correlator.checkpoints.said import LogSide, Save, basis, durable, flaw, merged, named, path_step, taint
+from correlator.checkpoints.said import (
+    LogSide,
+    Save,
+    Suspicion,
+    basis,
+    durable,
+    flaw,
+    merged,
+    named,
+    path_step,
+    suspected,
+    taint,
+)
 from correlator.diagnosis import Resume, ResumeCandidate
 
 MAX_CANDIDATES = 20
@@ -85,10 +97,7 @@ def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
     newer = weighed[: weighed.index(chosen)][:MAX_CANDIDATES]
     answer.reasons += [f"{_label(one.checkpoint)} is newer, but {_why_not(one)}" for one in newer]
     answer.reasons += _mark(inventory, best)
-    if logs.suspect_from_step is not None and any(
-        one.checkpoint.complete and (one.checkpoint.iteration or 0) >= logs.suspect_from_step for one in newer
-    ):
-        _make_suspect(answer, logs)
+    _make_suspect(answer, (suspected(one.checkpoint.iteration, logs) for one in newer if one.checkpoint.complete))
     if answer.status == "safe":
         answer.reasons.append(f"to resume: {hint_for(inventory, best)}")
     return answer
@@ -102,12 +111,15 @@ def _weigh(one: Checkpoint, saves: Mapping[int, Save], logs: LogSide) -> _Weighe
     return _Weighed(one, doubtful, False, f"the logs announce its save and do not confirm it: {basis(said)}")
 
 
-def _make_suspect(answer: Resume, logs: LogSide) -> None:
-    """The newest complete one is not to be trusted, so a plain relaunch is not; the one from before is offered."""
+def _make_suspect(answer: Resume, newer: Iterable[Suspicion | None]) -> None:
+    """A newer complete one is not to be trusted, so a plain relaunch is not; the one from before is offered."""
+    first = next((one for one in newer if one is not None), None)
+    if first is None:
+        return
     answer.status = "unsafe"
     answer.reasons.append(
         "newer ones were saved after the numbers came under suspicion; this is the last one from before, but how far "
-        f"back it reaches is not known: {logs.suspect_why}"
+        f"back it reaches is not known: {first.why}"
     )
 
 
@@ -198,9 +210,7 @@ def _offer(answer: Resume, best: Save, states: Sequence[_State], logs: LogSide) 
         answer.reasons.append(f"newer: {flaw(save, doubt)}")
     if any(load.refused and path_step(load.step, load.path) == best.step for load in logs.loads):
         answer.reasons.append("this job asked for another topology than that of the save: resume with the latter")
-    suspect = logs.suspect_from_step
-    if suspect is not None and any(d and s.step is not None and s.step >= suspect for s, d, _ in states):
-        _make_suspect(answer, logs)
+    _make_suspect(answer, (suspected(save.step, logs) for save, arrived, _ in states if arrived))
 
 
 def _nothing_announced(logs: LogSide, answer: Resume) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from correlator.checkpoints.listed import Listed
 from correlator.checkpoints.names import rank_in_series, step_of
@@ -42,25 +43,48 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Suspicion:
+    """Saves of the steps ``first`` to ``last`` (None: to the end) are not to be trusted, and why.
+
+    ``kind``: non-finite numbers (of which weights that were read and found finite acquit), numbers that may be wrong
+    without a sign, training that went wrong, or a run that began from random weights.
+    """
+
+    kind: Literal["nan", "silent", "diverged", "fresh"]
+    first: int
+    last: int | None = None
+    why: str = ""
+
+    def covers(self, step: int) -> bool:
+        """Whether the save of a step is one of them."""
+        return self.first <= step and (self.last is None or step <= self.last)
+
+    def of(self, step: int) -> str:
+        """The reason, as a clause about the save of a step."""
+        text = {
+            "nan": f"non-finite numbers appear from step {self.first}",
+            "silent": "its numbers are under suspicion by then",
+            "diverged": f"training went wrong from step {self.first}",
+            "fresh": "by a run that began from random weights",
+        }[self.kind]
+        comma = " " if self.kind == "fresh" else ", "
+        return f"it was saved at step {step}{comma}{text}{f': {self.why}' if self.why else ''}"
+
+
+@dataclass(frozen=True)
 class LogSide:
     """The logs' side. Steps count as the framework prints them; ``saves`` stand in the order of their lines.
 
-    ``nan_step``: first step with non-finite numbers. ``suspect_from_step``: first step whose numbers may be silently
-    wrong, ``suspect_why`` the reason, such as an uncorrected memory error. ``save_interval``: steps between saves, if
+    ``suspicions``: of the numbers. ``save_interval``: steps between saves, if
     printed. ``storage_errors_during_save``: file-system errors on a writing node between the lines of a save.
     ``nothing_saved``: why there can be no checkpoint, such as a failure before the first step; empty when the logs do
     not show it. ``relapsed``: steps from which runs began again and again and met non-finite numbers each time.
-    ``diverged_from_step``: first step of a loss that jumped, or of a loss scale that fell, to the end. ``cautions``:
-    what to add to any answer. ``sizes``: of the launch that failed (world, tp, pp, dp, cp, ep), as far as known.
+    ``cautions``: what to add to any answer. ``sizes``: of the launch that failed (world, tp, pp, dp, cp, ep), as far as
+    known.
     """
 
     saves: tuple[Save, ...] = ()
-    nan_step: int | None = None
-    nan_at: str = ""
-    diverged_from_step: int | None = None
-    diverged_why: str = ""
-    suspect_from_step: int | None = None
-    suspect_why: str = "silent corruption"
+    suspicions: tuple[Suspicion, ...] = ()
     last_step: int | None = None
     started_from_scratch_after_restart: bool = False
     storage_errors_during_save: bool = False
@@ -152,23 +176,19 @@ def durable(save: Save, logs: LogSide) -> bool:
 
 def taint(step: int | None, logs: LogSide, *, finite: bool | None) -> str | None:
     """Why a complete checkpoint of this step cannot be trusted. Weights read and found finite acquit it of NaN."""
-    bad = logs.nan_step if finite is not True else None
-    limits = [limit for limit in (bad, logs.suspect_from_step, logs.diverged_from_step) if limit is not None]
+    open_ = [one for one in logs.suspicions if one.kind != "nan" or finite is not True]
     if step is None:
-        return "its step is not known, so it may have been saved after the numbers went wrong" if limits else None
-    if finite is not True and logs.nan_step is not None and step >= logs.nan_step:
-        return f"it was saved at step {step}, non-finite numbers appear from step {logs.nan_step}{_in(logs.nan_at)}"
+        return "its step is not known, so it may have been saved after the numbers went wrong" if open_ else None
     if finite is not True and step in logs.relapsed:
         return (
             f"more than one run began from step {step} and met non-finite numbers again, so its state may be the cause"
         )
-    if logs.suspect_from_step is not None and step >= logs.suspect_from_step:
-        return f"it was saved at step {step}, its numbers are under suspicion by then: {logs.suspect_why}"
-    if logs.diverged_from_step is not None and step >= logs.diverged_from_step:
-        return (
-            f"it was saved at step {step}, training went wrong from step {logs.diverged_from_step}: {logs.diverged_why}"
-        )
-    return None
+    return next((one.of(step) for one in open_ if one.covers(step)), None)
+
+
+def suspected(step: int | None, logs: LogSide) -> Suspicion | None:
+    """The suspicion that the numbers of this step's save are wrong without a sign."""
+    return next((s for s in logs.suspicions if s.kind == "silent" and step is not None and s.covers(step)), None)
 
 
 def _in(place: str) -> str:

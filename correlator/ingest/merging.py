@@ -9,15 +9,12 @@ from datetime import UTC
 from correlator.discovery import SourceFile
 from correlator.envelopes.peel import peel
 from correlator.ingest.last_signs import MAX_WRITERS, find_last_lines, line_numbers
-from correlator.ingest.rows import Row, collapse
+from correlator.ingest.rows import PROGRESS, Row, collapse
 from correlator.ingest.windows import MAX_LINE
 from correlator.ingest.work import UnitResult
 from correlator.ingest.writers import Writer, WriterTrace, build_writer, writer_key
 from correlator.path_claims import PathClaims
 from correlator.repeated_hour import RepeatedHour
-
-# Events whose ``step`` says how far a writer had come.
-_PROGRESS = ("megatron.iteration", "trainer.progress")
 
 
 @dataclass(slots=True)
@@ -60,7 +57,7 @@ def merge_file(
     _tell_repeated_hour(file, rows, results, traces)
     rows = collapse(rows)
     _find_silent(file, results, traces, tail_bytes)
-    steps = {row["writer"]: row["step"] for row in rows if row.get("step") is not None and row["event"] in _PROGRESS}
+    steps = {row["writer"]: row["step"] for row in rows if row.get("step") is not None and row["event"] in PROGRESS}
     writers = [build_writer(file, trace, None) for _, trace in sorted(traces.items())]
     for writer in writers:
         writer.last_step = steps.get(writer.key)

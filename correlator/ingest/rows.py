@@ -67,6 +67,9 @@ def fill(row: Row, fields: Mapping[str, object]) -> None:
 
 # --- floods ----------------------------------------------------------------------------------------------------------
 
+#: Events whose ``step`` says how far a writer had come.
+PROGRESS = ("megatron.iteration", "trainer.progress")
+
 #: Most rows of one writer and event.
 ROW_CAP = 1000
 
@@ -107,6 +110,22 @@ def _absorb(row: Row, other: Row) -> None:
         row["last_timestamp"] = last
 
 
+class _Rounds:
+    """How often a writer's steps went back: the same step of another run is no repetition."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def of(self, row: Row) -> int:
+        step: int | None = row.get("step")
+        if step is None or row["event"] not in PROGRESS:
+            return 0
+        last, number = self._seen.get(row["writer"], (step, 0))
+        number += step < last
+        self._seen[row["writer"]] = step, number
+        return number
+
+
 def collapse(rows: Sequence[Row]) -> list[Row]:
     """Rows in their order, with equal messages of one writer as one row that keeps the first's place.
 
@@ -117,8 +136,9 @@ def collapse(rows: Sequence[Row]) -> list[Row]:
     # By identity, then by masked text; a row that is alone with its identity needs none.
     texts: dict[tuple[object, ...], dict[str, Row]] = {}
     per_event: dict[tuple[object, ...], list[Any]] = {}
+    rounds = _Rounds()
     for row in rows:
-        identity = _identity(row)
+        identity = (*_identity(row), rounds.of(row))
         alike = first.get(identity)
         if alike is not None:
             by_text = texts.setdefault(identity, {})
