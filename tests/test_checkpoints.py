@@ -624,8 +624,32 @@ def test_a_pickle_that_acts_is_named_and_not_run(tmp_path: Path, monkeypatch: py
 def test_a_metadata_file_that_acts(tree: Callable[[str], Path]) -> None:
     root = tree("dcp")
     (root / "step-30/.metadata").write_bytes(pickle.dumps(Evil()))
-    assert one(scan(root), 30).complete is False
+    found = one(scan(root), 30)
+    assert found.complete is False
+    assert ".metadata: loading it with the ordinary unpickler would call posix.system" in found.problems[0]
     assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["torch.load", "torch.hub.load", "torch.jit.load", "numpy.testing._private.utils.runstring", "os.system"]
+)
+def test_names_that_run_what_they_are_given(tmp_path: Path, name: str) -> None:
+    module, _, function = name.rpartition(".")
+    torch_zip(tmp_path, "step_5.pt", f"c{module}\n{function}\n)R.".encode())
+    assert f"would call {name}: do not load it" in one(scan(tmp_path), 5).problems[0]
+
+
+@pytest.mark.parametrize("pickled", [b"(ilogging\nLogger\n.", b"\x80\x02\x82\x01.", b"\x80\x02q"])
+def test_a_pickle_that_torch_does_not_write_is_not_taken_for_whole(tmp_path: Path, pickled: bytes) -> None:
+    torch_zip(tmp_path, "step_5.pt", pickled)
+    assert one(scan(tmp_path), 5).complete is not True
+
+
+def test_a_class_of_the_program_is_no_fault(tmp_path: Path) -> None:
+    torch_zip(tmp_path, "step_5.pt", pickle.dumps(Foreign(), protocol=2))
+    found = one(scan(tmp_path), 5)
+    assert found.complete is True
+    assert "content not read" in found.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -705,6 +729,7 @@ def test_links_out_of_the_root_are_not_followed(tree: Callable[[str], Path], tmp
     assert [c.iteration for c in inventory.checkpoints] == [20, 10]
     assert one(inventory, 20).complete is False
     assert any("link that leaves the directory" in p for p in one(inventory, 20).problems)
+    assert inventory.refused == ("iter_0000099 is a link that leaves the directory: not followed",)
 
 
 def test_links_within_the_root_are_followed_once(tree: Callable[[str], Path]) -> None:
@@ -758,6 +783,15 @@ def test_missing_root_and_file_as_root(tmp_path: Path) -> None:
 def test_names_are_made_fit_to_print(tmp_path: Path) -> None:
     torch_zip(tmp_path, "a\x1b[31mb_step_5.pt", pickle.dumps({}, protocol=2))
     assert one(scan(tmp_path), 5).path == "a\\x1b[31mb_step_5.pt"
+
+
+def test_what_proves_it_incomplete_is_told_first(tree: Callable[[str], Path]) -> None:
+    root = tree("hf_trainer")
+    for name in ("optimizer.pt", "scheduler.pt", "trainer_state.json"):
+        (root / "checkpoint-20" / name).unlink()
+    problems = one(scan(root), 20).problems
+    assert "trainer_state.json" in problems[0]
+    assert problems[1] == "no optimizer state inside: weights only"
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,21 @@ def test_size_and_commit_mark_are_listed(capsys: Capture) -> None:
     assert main(["checkpoints", str(FIXTURES / "megatron_core")]) == 0
     out = capsys.readouterr().out
     assert re.search(r"world=2, \d+\.\d kB, metadata.json is there\)", out)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes are Linux's")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_folder_whose_name_is_no_text(form: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff\x1b[31m")
+    shutil.copytree(FIXTURES / "dlrover", folder)
+    assert main(["checkpoints", folder, "--format", form]) == 0
+    out = capfdbinary.readouterr().out
+    assert b"\x1b" not in out
+    assert "udcff" in out.decode()
+
+
+def test_what_was_not_looked_at_is_listed(tmp_path: Path, capsys: Capture) -> None:
+    folder = shutil.copytree(FIXTURES / "dlrover", tmp_path / "saves")
+    (folder / "30").symlink_to("/etc")
+    assert main(["checkpoints", str(folder)]) == 0
+    assert "Not looked at:\n  - 30 is a link that leaves the directory" in capsys.readouterr().out

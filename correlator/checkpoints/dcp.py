@@ -18,7 +18,7 @@ from typing import Any
 from correlator.checkpoints.disk import File, Folder, Window, shown
 from correlator.checkpoints.model import Findings, Reading
 from correlator.checkpoints.parallel import look
-from correlator.checkpoints.pickles import Call, Refused, read_pickle
+from correlator.checkpoints.pickles import Call, Hostile, Refused, read_pickle
 from correlator.checkpoints.torch_file import attributes, inspect_stream, whole
 
 MAX_METADATA_BYTES_DEEP = 2 << 30
@@ -146,6 +146,9 @@ def check(folder: Folder, findings: Findings, reading: Reading) -> Metadata | No
         metadata = read_metadata(described.bytes(MAX_METADATA_BYTES_DEEP))
     except OSError as error:
         findings.doubt(f".metadata cannot be read: {error.strerror or error}")
+        return None
+    except Hostile as refusal:
+        findings.fault(f".metadata: {refusal.told}")
         return None
     except Refused as refusal:
         findings.fault(f".metadata is damaged or foreign: its pickle {shown(str(refusal), 200)}")

@@ -11,7 +11,16 @@ from threading import Lock
 
 from correlator.checkpoints.disk import File, Folder, shown
 from correlator.checkpoints.layouts import load_layouts
-from correlator.checkpoints.model import CHECKPOINT_BYTES, SCAN_BYTES, Checkpoint, Findings, Inventory, Layout, Reading
+from correlator.checkpoints.model import (
+    CHECKPOINT_BYTES,
+    MAX_PROBLEMS,
+    SCAN_BYTES,
+    Checkpoint,
+    Findings,
+    Inventory,
+    Layout,
+    Reading,
+)
 from correlator.checkpoints.names import rank_in_series, series, step_of
 from correlator.errors import UsageError
 
@@ -120,7 +129,9 @@ def scan(root: Path, *, deep: bool = False, loose: bool = True, progress: Progre
         item.findings.checkpoint(item.layout, item.path, item.files) for item in found if item.findings is not None
     )
     tracker, problem = _tracker(visited, found, checkpoints)
-    return Inventory(str(top.path), checkpoints, tracker, problem)
+    refused = [shown(one if f.rel == "." else f"{f.rel}/: {one}", 300) for f in visited for one in f.problems]
+    named = shown(str(top.path), 4096)
+    return Inventory(named, checkpoints, tracker, problem, tuple(refused[:MAX_PROBLEMS]))
 
 
 def _search(folder: Folder, visited: list[Folder], level: int = 0, *, loose: bool) -> Iterator[_Found]:

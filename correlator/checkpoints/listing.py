@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from correlator.checkpoints.fit import fit
 from correlator.checkpoints.model import Checkpoint, Inventory, Rescale
@@ -38,13 +38,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Listing:
-    """Every checkpoint under ``root``, newest first, the framework's own mark, and where to resume."""
+    """Every checkpoint under ``root``, newest first, the framework's own mark, and where to resume.
+
+    ``refused``: what was not looked at beside them, and why.
+    """
 
     root: str
     checkpoints: list[Entry]
     tracker: int | str | None
     tracker_problem: str | None
     resume: Resume
+    refused: list[str]
     schema: str = field(default="correlator.checkpoints/1")
 
     def text(self) -> str:
@@ -59,6 +63,8 @@ class Listing:
             lines += [head, *(f"            - {text}" for text in [*one.problems, *one.fit_notes])]
         if self.tracker is not None:
             lines += ["", f"The framework's own mark points to {self.tracker}."]
+        if self.refused:
+            lines += ["", "Not looked at:", *(f"  - {text}" for text in self.refused)]
         lines += ["", f"Resume: {_ANSWER[self.resume.status]}"]
         if self.resume.path is not None:
             lines.append(f"  from {self.resume.path}")
@@ -92,10 +98,12 @@ def describe(inventory: Inventory, asked: Mapping[str, int]) -> Listing:
     entries = [_entry(one, asked) for one in inventory.checkpoints]
     fitting = {entry.path for entry in entries if entry.fits is not False}
     kept = tuple(one for one in inventory.checkpoints if one.path in fitting)
-    resume = judge(Inventory(inventory.root, kept, inventory.tracker, inventory.tracker_problem), LogSide())
+    resume = judge(replace(inventory, checkpoints=kept), LogSide())
     if entries and not kept:
         resume = Resume("unsafe", reasons=["no checkpoint here loads under the sizes asked for"])
-    return Listing(inventory.root, entries, inventory.tracker, inventory.tracker_problem, resume)
+    return Listing(
+        inventory.root, entries, inventory.tracker, inventory.tracker_problem, resume, list(inventory.refused)
+    )
 
 
 def _entry(one: Checkpoint, asked: Mapping[str, int]) -> Entry:

@@ -67,12 +67,14 @@ class Inventory:
 
     ``tracker`` is what that mark says: an iteration (Megatron), a tag (DeepSpeed) or None when there is no mark.
     ``tracker_problem`` says what is wrong with it: unreadable, or pointing to something absent or unusable.
+    ``refused``: what lies beside the checkpoints and was not looked at, such as a link that leaves the directory.
     """
 
     root: str
     checkpoints: tuple[Checkpoint, ...]
     tracker: int | str | None
     tracker_problem: str | None
+    refused: tuple[str, ...] = ()
 
 
 SCAN_METADATA_BYTES = 128 << 20
@@ -114,7 +116,7 @@ class Reading:
 
 @dataclass
 class Findings:
-    """Collects what a layout sees in one checkpoint.
+    """Collects what a layout sees in one checkpoint. The first ``faults`` of ``problems`` prove it incomplete.
 
     ``late``: times speak of a half overwritten save; whether they can be trusted shows only beside the other
     checkpoints. ``parts``: names that must be the same in another iteration of the same topology; ``described``: that
@@ -130,6 +132,7 @@ class Findings:
     late: str | None = None
     parts: frozenset[str] = frozenset()
     described: bool = False
+    faults: int = 0
     dropped: int = 0
     commit: str | None = None
     committed: bool = False
@@ -143,7 +146,7 @@ class Findings:
     def fault(self, text: str) -> None:
         """Something the layout demands is missing or broken: the checkpoint is incomplete."""
         self.complete = False
-        self._add(text)
+        self._add(text, fault=True)
 
     def doubt(self, text: str) -> None:
         """Completeness cannot be decided."""
@@ -168,8 +171,8 @@ class Findings:
 
     def absorb(self, inner: Findings, name: str = "") -> None:
         """Take in the findings on a part of this checkpoint; ``name`` is that of its directory, to be told."""
-        for problem in inner.problems:
-            self._add(f"{name}: {problem}" if name else problem)
+        for number, problem in enumerate(inner.problems):
+            self._add(f"{name}: {problem}" if name else problem, fault=number < inner.faults)
         if inner.complete is False or self.complete is False:
             self.complete = False
         elif inner.complete is None:
@@ -180,14 +183,15 @@ class Findings:
         self.rescale = self.rescale or inner.rescale
         self.dropped += inner.dropped
 
-    def _add(self, text: str) -> None:
+    def _add(self, text: str, *, fault: bool = False) -> None:
         clean = shown(text, 300)
         if clean in self.problems:
             return
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(clean)
-        else:
+        if len(self.problems) >= MAX_PROBLEMS:
             self.dropped += 1
+            return
+        self.problems.insert(self.faults if fault else len(self.problems), clean)
+        self.faults += fault
 
     def checkpoint(self, layout: Layout, path: str, files: Sequence[File]) -> Checkpoint:
         """The finished value. ``files`` are all files that belong to it."""

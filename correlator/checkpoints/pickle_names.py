@@ -39,6 +39,11 @@ EXECUTING = frozenset(
         "__builtin__", "_posixsubprocess", "builtins", "code", "commands", "ctypes", "importlib", "marshal", "nt",
         "operator", "os", "pickle", "posix", "pty", "requests", "runpy", "shutil", "socket", "subprocess", "sys",
         "urllib", "webbrowser",
+        # parts of libraries that may occur otherwise: they run, compile, fetch or load what they are given
+        "numpy.distutils", "numpy.f2py", "numpy.load", "numpy.testing", "torch._inductor", "torch.distributed.rpc",
+        "torch.hub", "torch.jit", "torch.load", "torch.package", "torch.serialization.load",
+        "torch.utils._config_module", "torch.utils.bottleneck", "torch.utils.collect_env", "torch.utils.cpp_extension",
+        "torch.utils.model_zoo", "types.CodeType", "types.FunctionType",
     }
 )  # fmt: skip
-"""Top-level modules through which a pickle does something when it is loaded."""
+"""Modules and names through which a pickle does something when it is loaded."""

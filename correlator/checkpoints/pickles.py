@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from correlator.checkpoints.disk import shown
 from correlator.checkpoints.pickle_names import ALLOWED, ALLOWED_NAMES, EXECUTING
 
 FRESH_DICTS = frozenset({"collections.OrderedDict", "collections.defaultdict", "builtins.dict", "__builtin__.dict"})
@@ -29,8 +30,17 @@ class Refused(ValueError):
     """The pickle holds something a checkpoint does not need, or is damaged; the text says what."""
 
 
+class Foreign(Refused):
+    """The pickle names a class that is not known: one of the program's own."""
+
+
 class Hostile(Refused):
     """The pickle names a function that acts when it is loaded; the text is that name."""
+
+    @property
+    def told(self) -> str:
+        """The finding, as a clause."""
+        return f"loading it with the ordinary unpickler would call {shown(str(self), 200)}: do not load it"
 
 
 class Ended(Refused):
@@ -117,7 +127,7 @@ class _Machine:
                 return stack.pop()
             handler = table[opcode]
             if handler is None:
-                raise Refused(f"pickle opcode {opcode:#04x} is not needed by checkpoints")
+                raise Refused(f"has the opcode {opcode:#04x}, which no checkpoint needs")
             handler(self)
         raise Ended("the pickle ends early")
 
@@ -378,10 +388,12 @@ def _global(module: Any, name: Any) -> Global:
     full = f"{module}.{name}"
     if not isinstance(module, str) or not isinstance(name, str) or len(full) > 500:
         raise Refused("malformed pickle: no name")
-    if module.split(".")[0] not in ALLOWED and full not in ALLOWED_NAMES:
-        if module.split(".")[0] in EXECUTING:
+    if full not in ALLOWED_NAMES:
+        parts = full.split(".")
+        if any(".".join(parts[:level]) in EXECUTING for level in range(1, len(parts) + 1)):
             raise Hostile(full)
-        raise Refused(f"names {full}")
+        if parts[0] not in ALLOWED:
+            raise Foreign(f"names {full}")
     return Global(full)
 
 

@@ -19,7 +19,7 @@ from correlator.checkpoints.disk import File, Window, shown
 from correlator.checkpoints.finite import ITEM_BYTES, Tensor
 from correlator.checkpoints.model import Findings, Reading
 from correlator.checkpoints.parallel import look
-from correlator.checkpoints.pickles import Call, Ended, Global, Hostile, Persistent, Refused, read_pickle
+from correlator.checkpoints.pickles import Call, Ended, Foreign, Global, Hostile, Persistent, Refused, read_pickle
 from correlator.checkpoints.zip_check import ZipReport, check_zip, data_offset, read_member
 
 LEGACY_MAGIC = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
@@ -162,11 +162,11 @@ def read_torch(stream: BinaryIO | Window, size: int, *, deep: bool = False) -> T
         else:
             result.doubts.append("not in a form torch.save writes: not checked")
     except Hostile as refusal:
-        result.faults.append(
-            f"loading it with the ordinary unpickler would call {shown(str(refusal), 200)}: do not load it"
-        )
-    except Refused as refusal:
+        result.faults.append(refusal.told)
+    except Foreign as refusal:
         result.notes.append(f"content not read, so weights not checked: its pickle {shown(str(refusal), 200)}")
+    except Refused as refusal:
+        result.doubts.append(f"not what torch.save writes, so not checked: its pickle {shown(str(refusal), 200)}")
     except ValueError as error:
         result.faults.append(shown(str(error), 200))
     return result
