@@ -99,6 +99,8 @@ def check(
     """
     seen = 0
     for tensor in tensors:
+        if reading.bytes_left <= 0 and not reading.deep:
+            break
         if tensor.dtype not in FORMATS or tensor.count <= 0:
             continue
         found = _sample(stream, tensor, reading, share)
