@@ -1,4 +1,4 @@
-"""Processes that work for this one, and that Ctrl-C ends without a word of their own."""
+"""Processes that work for this one, and end with it without a word of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class WorkerPool(ProcessPoolExecutor):
-    """A pool of ``workers`` processes; where the work ends early, tasks that have not begun are not done."""
+    """A pool of ``workers`` processes; where the work ends early, they are ended in the middle of their tasks."""
 
     def __init__(self, workers: int) -> None:
         # forkserver and spawn, never fork: polars and pyarrow may have threads already.
@@ -30,7 +30,10 @@ class WorkerPool(ProcessPoolExecutor):
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Waits for the tasks that have begun."""
+        """Waits for the tasks; where the work ends early, they end with it."""
+        if kind is not None:
+            for process in list((self._processes or {}).values()):
+                process.terminate()
         self.shutdown(cancel_futures=kind is not None)
 
 

@@ -106,17 +106,21 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_part(tmp_path: Path, is_there
     assert list(tmp_path.rglob("*.parquet")) == [] and out.exists() == is_there
 
 
-def test_an_interrupt_shows_no_traceback_and_leaves_no_part(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_shows_no_traceback_and_leaves_no_part(tmp_path: Path, number: signal.Signals, code: int) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
-    for number in range(4):
-        put(logs, "a line of no interest at all\n" * 400_000, f"{number}.log")
+    for name in "abcd":
+        put(logs, "a line of no interest at all\n" * 400_000, f"{name}.log")
     command = [sys.executable, "-m", "correlator", "ingest", str(logs), "--all-lines", "--workers", "2", "-o", str(out)]
     running = subprocess.Popen(command, text=True, stderr=subprocess.PIPE, start_new_session=True)
     while running.poll() is None and not list(out.glob("*.parquet")):
         time.sleep(0.01)
-    os.killpg(running.pid, signal.SIGINT)  # as Ctrl-C: to all its processes
+    if number == signal.SIGINT:
+        os.killpg(running.pid, number)  # as Ctrl-C: to all its processes
+    else:
+        running.send_signal(number)
     said = running.communicate(timeout=60)[1]
-    assert running.returncode == 130 and "Traceback" not in said and "Process" not in said
+    assert running.returncode == code and "Traceback" not in said and "Process" not in said
     assert not out.exists()
 
 

@@ -8,8 +8,12 @@ traceback). `diagnose --exit-code` adds its own. Modules here import what is hea
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 import typer
 
@@ -52,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (``sys.argv`` by default) and gives the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     open_closed_streams()
+    _clean_up_when_terminated()
     try:
         code = _app(args=given or ["--help"], prog_name="correlator", standalone_mode=False)
         if not given:
@@ -70,6 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _report(fault)
     return code if isinstance(code, int) else 0
+
+
+def _clean_up_when_terminated() -> None:
+    """SIGTERM, which schedulers send, ends the program as an exception does: nothing half-written is left."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _report(fault: BaseException) -> int:
