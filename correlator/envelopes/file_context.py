@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
 from correlator.envelopes.layouts import Layout, learn_layout
-from correlator.envelopes.peel import outer_text, peel, strip_ansi
-from correlator.envelopes.peeled import FileContext
+from correlator.envelopes.peel import outer_layers, peel
+from correlator.envelopes.peeled import FileContext, strip_ansi
 from correlator.timestamps import Clock, dated_stamps_ns
 
 
@@ -115,8 +115,8 @@ def collect_rank_tags(lines: Iterable[str], context: FileContext, file: str, tag
     for line in lines:
         if "[rank" not in line:
             continue
-        text, group = outer_text(line, context)
-        match = _RANK.match(text)
+        outer = outer_layers(line, context)
+        group, match = outer.key, _RANK.match(outer.text)
         if not match:
             continue
         number, rest = int(match[1]), match[3]
@@ -153,8 +153,10 @@ def decide_rank_tags(tags: RankTags) -> tuple[str, bool]:
 def detect_layers(head: Sequence[str], tail: Sequence[str], clock: Clock) -> FileContext:
     """The labels in front of a file's lines."""
     base = FileContext(clock=clock)
-    lines = [outer_text(line, base)[0] for line in (*head, *tail)]
-    lines = [line for line in lines if line.strip()]
+    peeled = [outer_layers(line, base) for line in (*head, *tail)]
+    lines = [p.text for p in peeled if p.text.strip()]
+    if len({p.logger for p in peeled}) > 1:  # the messages of several programs have no label in common
+        lines = [line for line in (*head, *tail) if line.strip()]
     if not lines:
         return base
     tasks = _tasks(lines)
@@ -226,4 +228,4 @@ def _unlisted_layout(lines: Sequence[str], context: FileContext) -> Layout | Non
     timed = [line for line in lines if _CLOCK_TIME.search(line, 0, 80)]
     if len(timed) < 3 or any(peel(line, context).timestamp_basis for line in timed[:20]):
         return None
-    return learn_layout([outer_text(line, context)[0] for line in timed])
+    return learn_layout([outer_layers(line, context).text for line in timed])

@@ -114,6 +114,8 @@ def _brackets(rest: str, p: Peeled) -> str:
             p.severity = severity
         elif found := _PID.match(inner):
             p.pid = int(found[1])
+        elif rest.startswith(":", match.end()):
+            break  # a label of its own: [rank3]:
         elif found := _RANK.match(inner) or _ROLE_RANK.match(inner):
             p.claim_rank(int(found[1]))
             p.identity.append(f"rank{found[1]}")

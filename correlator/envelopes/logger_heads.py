@@ -31,7 +31,7 @@ def _syslog_tail(rest: str, p: Peeled, strict: bool) -> str | None:
     if not match or match[1] in _NOT_HOSTS or (strict and match[3] != "kernel" and not match[2] and not match[4]):
         return None
     p.claim_node(match[1])
-    p.logger, p.headed = match[3], True
+    p.logger, p.headed = match[3], match[3] == "kernel"
     if match[4]:
         p.pid = int(match[4])
     return p.take_uptime(rest[match.end() :])
@@ -224,6 +224,21 @@ def level_first(text: str, p: Peeled, ctx: FileContext) -> str | None:
     return rest[1:] if rest.startswith(" ") else rest
 
 
+def syslog_head(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """Stamp, host and tag as syslog daemons and ``journalctl`` print them."""
+    stamp = match_stamp(text, 0, ctx.clock)
+    if stamp is None:
+        return None
+    letters = not text[0].isdecimal()
+    unix = "." in text[:12] and text[:10].isdecimal()  # journalctl short-unix
+    if not (letters or unix or "T" in text[:11]):
+        return None
+    tail = _syslog_tail(text[stamp.end :], p, strict=not letters)
+    if tail is not None:
+        p.stamp(stamp)
+    return tail
+
+
 def bare_stamp(text: str, p: Peeled, ctx: FileContext) -> str | None:
     """A stamp without brackets at the very start, with whatever logger fields follow it."""
     stamp = match_stamp(text, 0, ctx.clock)
@@ -237,20 +252,12 @@ def bare_stamp(text: str, p: Peeled, ctx: FileContext) -> str | None:
         return None
     if stamp.resolution_ns == SECOND and stamp.dated and text[:10].isdecimal() and (p.headed or rest[:1] != " "):
         return None  # a bare number of ten digits is an epoch only in front of a syslog host
-    letters = not text[0].isdecimal()
-    if "." in text[:12] and text[:10].isdecimal():  # journalctl short-unix
-        tail = _syslog_tail(rest, p, strict=True)
-        if tail is None:
-            return None
-        p.stamp(stamp)
-        return tail
+    if "." in text[:12] and text[:10].isdecimal():
+        return None  # of syslog or nothing
     if MPI_STAMP.match(rest) or MPI_TAG.match(rest):
         p.stamp(stamp, "transport")
         match = MPI_STAMP.match(rest)
         return rest[match.end() :] if match else rest
-    if (letters or "T" in text[:11]) and (tail := _syslog_tail(rest, p, strict=not letters)) is not None:
-        p.stamp(stamp)
-        return tail
     if "T" in text[:11] and text[: stamp.end].endswith("Z") and p.timestamp_basis is None and not p.headed:
         # kubectl logs --timestamps and stern: the collector's stamp, another head may follow.
         p.stamp(stamp, "transport")

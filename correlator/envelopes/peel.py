@@ -29,19 +29,18 @@ from correlator.envelopes.logger_heads import (
     kmsg,
     level_first,
     pbs,
+    syslog_head,
 )
-from correlator.envelopes.peeled import FileContext, Peeled, Rule
+from correlator.envelopes.peeled import FileContext, Peeled, Rule, strip_ansi
 from correlator.envelopes.transports import angle, cri, json_record, labelled, syslog
 from correlator.timestamps import MONTHS, announced_stamp
 from correlator.untrusted import shorten_runs
 
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-
 _BRACKET: tuple[Rule, ...] = (
     kubectl, rank_prefix, c10, mpi, fan_in, json_record, bracket_kernel, cann, bracket_head, rank_colon, claims,
 )  # fmt: skip
-_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, syslog, bare_stamp, claims)
-_UPPER: tuple[Rule, ...] = (glog, alerted, level_first, fan_in, bare_stamp, host_slot, rank_word, claims)
+_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, syslog, syslog_head, bare_stamp, claims)
+_UPPER: tuple[Rule, ...] = (glog, alerted, level_first, fan_in, syslog_head, bare_stamp, host_slot, rank_word, claims)
 _LOWER: tuple[Rule, ...] = (fan_in, facility, host_slot, rank_word, claims)
 _RULES: dict[str, tuple[Rule, ...]] = {
     "[": _BRACKET,
@@ -80,11 +79,6 @@ def _may_hold_head(text: str) -> bool:
     )
 
 
-def strip_ansi(text: str) -> str:
-    """The text without terminal escapes."""
-    return _ANSI.sub("", text) if "\x1b" in text else text
-
-
 # Ray: "… [repeated 7x across cluster]"; syslog: "message repeated 3 times: [ … ]"
 _RAY_REPEAT = re.compile(r" ?\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs.*)?$")
 _SYSLOG_REPEAT = re.compile(r"message repeated (\d+) times: \[ ?(.*)\]$")
@@ -120,14 +114,15 @@ _OUTER: dict[str, tuple[Rule, ...]] = {
     "{": (json_record,),
     "<": (angle,),
     " ": (fan_in,),
-    **dict.fromkeys("0123456789", (cri, fan_in)),
-    **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", (fan_in, host_slot)),
+    **dict.fromkeys("0123456789", (cri, fan_in, syslog, syslog_head)),
+    **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (fan_in, host_slot, syslog_head)),
+    **dict.fromkeys("abcdefghijklmnopqrstuvwxyz", (fan_in, host_slot)),
 }
 _COLLECTOR_STAMP = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z ")
 
 
-def outer_text(line: str, context: FileContext) -> tuple[str, str]:
-    """The text behind transports and fan-in labels, and the label's identity; heads of loggers stay."""
+def outer_layers(line: str, context: FileContext) -> Peeled:
+    """The text behind transports, heads of syslog and fan-in labels, and their claims; heads of loggers stay."""
     p = Peeled("")
     text = line
     for _ in range(MAX_LAYERS):
@@ -143,7 +138,8 @@ def outer_text(line: str, context: FileContext) -> tuple[str, str]:
             if not match:
                 break
             text = text[match.end() :]
-    return text, "/".join(p.identity)
+    p.text, p.key = text, "/".join(p.identity)
+    return p
 
 
 def peel(line: str, context: FileContext) -> Peeled:

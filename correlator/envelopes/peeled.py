@@ -40,6 +40,14 @@ class FileContext:
     layout: Layout | None = None
 
 
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+def strip_ansi(text: str) -> str:
+    """The text without terminal escapes."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
 #: More equal lines than this one line cannot stand for.
 _MOST_REPEATS = 1_000_000_000
 # [123456.789012] · [123456.789012 <    0.000123>] · [  130.456250] [ T1946] (kernels that print the caller);
@@ -58,8 +66,9 @@ class Peeled:
 
     ``timestamp_ns`` is UTC; ``timestamp_basis`` is one of ``events.TIMESTAMP_BASES`` or None without a stamp.
     ``dated``: the stamp states its year. ``boot_ns`` is a kernel's time since boot. ``inner_rank`` is the number of
-    torch's own ``[rankN]:``. ``headed``: a logger's head was taken off, so that no label can follow; ``tagged``: a tee
-    tag that looks like ``[rankN]:`` was. ``partial``: the collector cut the line here.
+    torch's own ``[rankN]:``. ``headed``: a logger's head was taken off, so that no label can follow; one of syslog is
+    such a head only in front of the kernel's lines. ``tagged``: a tee tag that looks like ``[rankN]:`` was taken off.
+    ``partial``: the collector cut the line here.
     ``repeats``: how many equal lines the printer says this one stands for; ``stands_for_others``: of other processes.
     """
 

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from correlator.envelopes.heads import severity_of
-from correlator.envelopes.peeled import FileContext, Peeled
+from correlator.envelopes.peeled import FileContext, Peeled, strip_ansi
 from correlator.timestamps import Stamp, match_stamp
 from correlator.untrusted import read_json, read_number, shorten_runs
 
@@ -57,7 +57,7 @@ def syslog(text: str, p: Peeled, ctx: FileContext) -> str | None:
             p.stamp(stamp)
         if match[2] != "-":
             p.claim_node(match[2])
-        p.logger, p.headed = match[3], True
+        p.logger, p.headed = match[3], match[3] == "kernel"
         if (pid := read_number(match[4])) is not None:
             p.pid = pid
         return p.take_uptime(text[match.end() :])
@@ -92,7 +92,8 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
         inner = inner[:-1]
     elif "log" in record and "time" in record and "stream" in record:
         p.partial = True
-    return shorten_runs(inner.removesuffix("\r"))  # which escapes may have hidden from the line's own check
+    # escapes may have hidden both from the line's own check
+    return strip_ansi(shorten_runs(inner.removesuffix("\r")))
 
 
 # [1714542018.123456789, {"log": "text"}] · [[1714542018.123456789, {}], {"log": "text"}]
@@ -168,8 +169,8 @@ def _record_identity(record: dict[str, Any], p: Peeled) -> None:
                 p.identity.append(labels[name])
             break
     if "_HOSTNAME" in record:
-        p.headed = True
         p.logger = record.get("SYSLOG_IDENTIFIER") if isinstance(record.get("SYSLOG_IDENTIFIER"), str) else None
+        p.headed = p.logger == "kernel"
         if (pid := read_number(str(record.get("_PID", "")))) is not None:
             p.pid = pid
     level = record.get("level", record.get("levelname"))
