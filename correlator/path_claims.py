@@ -50,18 +50,31 @@ class PathClaims:
         return self.rank is not None or self.local_rank is not None or self.pid is not None
 
 
-_TORCHRUN = re.compile(r"(?:^|/)attempt_(\d{1,4})/(\d{1,6})/(?:(stdout|stderr)\.log|error\.json)$")
+_TORCHRUN = re.compile(r"(?:^|/)attempt_(\d{1,4})/(\d{1,6})/(?:(?:filtered_)?(stdout|stderr)\.log|error\.json)$")
 _ATTEMPT = re.compile(r"(?:^|[._/-])(?:attempt|restart|retry)[._-]?(\d{1,4})(?=[._/-]|$)", re.I)
 _LOCAL_RANK = re.compile(r"(?:^|[._/-])local_?rank[._-]?(\d{1,5})(?!\d)", re.I)
 _OTHER_RANK = r"(?<!local)(?<!local[_-])(?<!node)(?<!node[_-])(?<!group)(?<!group[_-])"
-_RANK = re.compile(rf"(?:^|[^a-z]|global_?){_OTHER_RANK}rank[._-]?(\d{{1,6}})(?!\d)", re.I)
-_PROC = re.compile(r"(?:^|/)(?:proc|process)[._-]?(\d{1,6})(?=\.|/|$)", re.I)
-# nccl.%h.%p.log: the host may have dots, the process id is the last number
+_RANK = re.compile(rf"(?:^|[^a-z]|global_?){_OTHER_RANK}rank[._=-]?(\d{{1,6}})(?!\d)", re.I)
+_PROC = re.compile(r"(?:^|/)(?:jax_)?proc(?:ess)?[._-]?(\d{1,6})(?=_of_\d|\.|/|$)", re.I)
+_TASK = re.compile(r"(?:^|[._/-])task[._-]?(\d{1,6})(?=[._/-]|$)", re.I)
+# nccl.%h.%p.log, debugfile.%h.%p: the host may have dots, the process id is the last number; behind an underscore it
+# has at least three digits, and the host one too
 _NCCL_FILE = re.compile(
-    r"(?:^|/)nccl(?:[._-]?(?:debug|debugfile|info|log))*[._-]([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})"
+    r"(?:^|/)(?:nccl|debugfile)(?:[._-]?(?:debug|debugfile|info|log))*[._-]"
+    r"(?:([\w-]+(?:\.[\w-]*[a-z][\w-]*)*)\.(\d{1,8})|([a-z-]+\d[a-z0-9-]*(?:\.[\w-]*[a-z][\w-]*)*)_(\d{3,8}))"
     r"(?:\.(?:log|txt|out))?$",
     re.I,
 )
+# A process id, by who writes such names: anyone (pid-4711), py-spy, Ray's workers and their core library, Ascend's plog
+_PID = re.compile(
+    r"(?:(?:^|[._/-])pid[._=-]?(\d{1,8})(?=[._/-]|$)|(?:^|/)(?:py-?spy[._-](\d{1,8})|"
+    r"worker-[0-9a-f]{6,}-[0-9a-f]{8}-(\d{1,8})\.(?:out|err)|python-core-worker-[0-9a-f]{6,}_(\d{1,8})\.log|"
+    r"plog-(\d{1,8})_\d{14,}\.log))"
+)
+# nvrx_log_<node>.log (resiliency extension)
+_NVRX = re.compile(r"(?:^|/)nvrx_log_([\w.-]+?)\.log$")
+# PBS: train.o4711, 4711.pbs01.OU
+_PBS_STREAM = re.compile(r"(?:\.(?:o|e)(?=\d{2,}$)|\.(?:OU|ER)$)")
 _K8S_FILE = re.compile(r"(?:^|/)([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)-([0-9a-f]{64})\.log")
 _K8S_PODS = re.compile(
     r"(?:^|/)([a-z0-9-]+)_([a-z0-9][a-z0-9.-]*)_([0-9a-f][0-9a-f-]{5,})/([a-z0-9.-]+)/(\d{1,4})\.log"
@@ -115,6 +128,8 @@ def path_claims(name: str) -> PathClaims:
     stream: Stream | None = None
     if match := _STREAM.search(name):
         stream = "stderr" if match[1].lower().endswith("err") else "stdout"
+    elif match := _PBS_STREAM.search(name):
+        stream = "stderr" if match[0][1] in "eE" else "stdout"
     if match := _ATTEMPT.search(name):
         attempt = int(match[1])
     if match := _TORCHRUN.search(name):
@@ -124,7 +139,11 @@ def path_claims(name: str) -> PathClaims:
     if (match := _RANK.search(name)) or (match := _PROC.search(name)):
         rank = int(match[1])
     if match := _NCCL_FILE.search(name):
-        node, pid = match[1], int(match[2])
+        node, pid = match[1] or match[3], int(match[2] or match[4])
+    elif match := _PID.search(name):
+        pid = int(next(filter(None, match.groups())))
+    if match := _NVRX.search(name):
+        node = match[1]
     if match := _SOSREPORT.search(name):
         if match[2] is None:
             node = match[1]
@@ -132,7 +151,7 @@ def path_claims(name: str) -> PathClaims:
             tokens |= {match[1]: None, match[1] + match[2]: None}
     elif match := _BUG_REPORT.search(name):
         node = match[1]
-    if match := _SUBMITIT.search(name):
+    if match := _SUBMITIT.search(name) or _TASK.search(name):
         task = int(match[1])
     if match := _K8S_FILE.search(name):
         node = match[1]

@@ -70,6 +70,18 @@ CASES: list[tuple[str, FileContext, str, dict[str, Any]]] = [
     ('2024-05-01T05:40:18.123456789Z {pod="w-1", node_name="node7"} x', PLAIN, "x",
      {"timestamp_ns": COLLECTED, "pod": "w-1", "node": "node7"}),
     ('2024-05-01T05:40:18.123456789Z {"w": 1} x', PLAIN, '{"w": 1} x', {"pod": None}),
+    # numbers of seconds, milliseconds, microseconds and nanoseconds
+    ('{"ts":1714549218,"msg":"x"}', PLAIN, "x", {"timestamp_ns": AT, "resolution_ns": SECOND}),
+    ('{"ts":1714549218.5,"msg":"x"}', PLAIN, "x", {"timestamp_ns": AT + SECOND // 2}),
+    ('{"ts":1714549218500,"msg":"x"}', PLAIN, "x", {"timestamp_ns": AT + SECOND // 2, "resolution_ns": 1_000_000}),
+    ('{"ts":1714549218500000,"msg":"x"}', PLAIN, "x", {"timestamp_ns": AT + SECOND // 2, "resolution_ns": 1000}),
+    ('{"ts":1714549218500000001,"msg":"x"}', PLAIN, "x", {"timestamp_ns": AT + SECOND // 2 + 1, "resolution_ns": 1}),
+    ('{"ts":"1714549218500","msg":"x"}', PLAIN, "x", {"timestamp_ns": AT + SECOND // 2}),
+    ('{"ts":true,"msg":"x"}', PLAIN, "x", {"timestamp_ns": None}),
+    ('{"ts":1' + "0" * 400 + ',"msg":"x"}', PLAIN, "x", {"timestamp_ns": None}),
+    ("1714549218.500 INFO x", PLAIN, "x", {"timestamp_ns": AT + SECOND // 2, "severity": "info"}),
+    ("1714549218500 INFO x", PLAIN, "x", {"timestamp_ns": AT + SECOND // 2}),
+    ("1714549218.500 loss", PLAIN, "1714549218.500 loss", {"timestamp_ns": None}),
     # the kernel's ring buffer, and kernels that print the caller
     ("3,2212,4053155111,-;NVRM: x", PLAIN, "NVRM: x", {"boot_ns": 4_053_155_111_000, "timestamp_basis": "boot-relative"}),
     ("4,2213,4053155222,c,caller=T1946;NVRM: x", PLAIN, "NVRM: x", {"boot_ns": 4_053_155_222_000}),

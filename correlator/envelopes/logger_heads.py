@@ -67,6 +67,7 @@ _GLOG = re.compile(r"([FEWICVD])(\d{4}|\d{8}) (\d\d):(\d\d):(\d\d)\.(\d{3,6})\s+
 _BASIC = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):([\w.\-/]+):")
 # INFO 05-01 07:40:18 [file.py:69] · INFO 08-09 07:31:22 api_server.py:219]
 _LEVEL_FIRST = re.compile(r"(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\s+(?=\d)")
+_LEVEL_NEXT = re.compile(r"\s[\s\[|-]{0,3}(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b")
 _LEVEL_FILE = re.compile(r" \[?([\w./-]+:\d+)\] ?")
 # [INFO|trainer.py:2519] 2024-05-01 07:40:18,123 >> · [INFO|2025-08-18 07:33:47] module:143 >>
 _HF = re.compile(r"\[(DEBUG|INFO|WARNING|ERROR|CRITICAL)\|")
@@ -252,8 +253,8 @@ def bare_stamp(text: str, p: Peeled, ctx: FileContext) -> str | None:
         return None
     if stamp.resolution_ns == SECOND and stamp.dated and text[:10].isdecimal() and (p.headed or rest[:1] != " "):
         return None  # a bare number of ten digits is an epoch only in front of a syslog host
-    if "." in text[:12] and text[:10].isdecimal():
-        return None  # of syslog or nothing
+    if "." in text[:12] and text[:10].isdecimal() and not _LEVEL_NEXT.match(rest):
+        return None  # of syslog, of a logger, or a number
     if MPI_STAMP.match(rest) or MPI_TAG.match(rest):
         p.stamp(stamp, "transport")
         match = MPI_STAMP.match(rest)

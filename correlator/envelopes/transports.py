@@ -80,10 +80,7 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
         if (micros := read_number(str(record.get(name, "")))) is not None:
             p.stamp(Stamp(micros * 1000, 0, 1000, True), basis)
     for name in ("time", "@timestamp", "timestamp", "ts", "date", "asctime"):
-        value = record.get(name)
-        if isinstance(value, int | float) and 1e9 < value < 4e9:
-            p.stamp(Stamp(int(value * 1e6) * 1000, 0, 1000, True), basis)
-        elif isinstance(value, str) and (stamp := match_stamp(value, 0, ctx.clock)):
+        if stamp := _stated(record.get(name), ctx):
             p.stamp(stamp, basis)
     if isinstance(record.get("stream"), str):
         p.stream = record["stream"]
@@ -94,6 +91,20 @@ def json_record(text: str, p: Peeled, ctx: FileContext) -> str | None:
         p.partial = True
     # escapes may have hidden both from the line's own check
     return strip_ansi(shorten_runs(inner.removesuffix("\r")))
+
+
+def _stated(value: Any, ctx: FileContext) -> Stamp | None:
+    """A record's time: a text, or a number of seconds, milliseconds, microseconds or nanoseconds since the epoch."""
+    if isinstance(value, str):
+        return match_stamp(value, 0, ctx.clock)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 1e9 < value < 4e18:
+        return None
+    for unit_ns in (10**9, 10**6, 10**3, 1):
+        if 1e9 < value * (unit_ns / 1e9) < 4e9:
+            if isinstance(value, int):
+                return Stamp(value * unit_ns, 0, unit_ns, True)
+            return Stamp(int(value * unit_ns / 1e3) * 1000, 0, 1000, True)
+    return None
 
 
 # [1714542018.123456789, {"log": "text"}] · [[1714542018.123456789, {}], {"log": "text"}]
