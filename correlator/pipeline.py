@@ -6,7 +6,7 @@ find what set off what, attribute, and say where to resume.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +32,7 @@ from correlator.clocks import align_clocks
 from correlator.discovery import lies_below
 from correlator.ingest import Ingested, Shard, find_parts, ingest, read_parts
 from correlator.ingest.rows import PROGRESS, cast
+from correlator.ingest.run import Progress
 from correlator.rawtext import RawLines
 from correlator.records import Row, read_rows
 from correlator.signatures import assign, by_id, load_signatures, own_patterns
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from correlator.plots.charts import AnyChart
     from correlator.plots.lanes import By
     from correlator.plots.moments import Story
-
-#: Called with (bytes done, bytes in all).
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

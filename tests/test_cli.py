@@ -581,8 +581,8 @@ def test_progress_is_for_watchers_and_for_what_lasts(monkeypatch: pytest.MonkeyP
             progress(1_000, 10_000)  # too early to be worth a bar
             now = time.monotonic()
             patch.setattr(time, "monotonic", lambda: now + 2)
-            progress(5_000, 10_000)
+            progress(5_000, 10_000, 3)
             shown += os.read(ours, 100_000).decode()
     os.close(ours)
-    assert "5.0/10.0 kB" in shown
+    assert "reading, 3 files done" in shown and "5.0/10.0 kB" in shown and "/s" in shown
     assert "1.0/10.0 kB" not in shown

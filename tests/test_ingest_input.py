@@ -179,11 +179,11 @@ def test_workers_executors_and_progress(tmp_path: Path, monkeypatch: pytest.Monk
         put(tmp_path, f"[2024-05-01 07:00:0{number}] step {number}\n" * 50 + "BOOM\n", f"rank_{number}.log")
     whole = read(tmp_path)
     monkeypatch.setattr(planning, "UNIT_BYTES", 3000)
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int, int]] = []
     with ThreadPoolExecutor(3) as pool:
-        threaded = read(tmp_path, executor=pool, progress=lambda done, total: seen.append((done, total)))
+        threaded = read(tmp_path, executor=pool, progress=lambda *told: seen.append(told))
     assert same(threaded, whole)
-    assert seen[-1] == (whole.bytes, whole.bytes)
+    assert seen[-1] == (whole.bytes, whole.bytes, 6)
     assert len(seen) > 1
     assert same(read(tmp_path, workers=2), whole)
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sarif_schema import read_sarif
 
 from correlator.cli import main
 from correlator.errors import UsageError
@@ -259,7 +260,7 @@ def test_json_and_sarif(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes
     assert (report["schema"], report["findings"][0]["severity"]) == ("correlator.preflight/1", "blocker")
     out = tmp_path / "out.sarif"
     assert main(["preflight", "--script", str(path), "-o", str(out)]) == 10
-    run = json.loads(out.read_text())["runs"][0]
+    run = read_sarif(out.read_bytes())["runs"][0]
     result = run["results"][0]
     assert (result["level"], result["ruleId"]) == ("error", "world-size-divisible")
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 7

@@ -8,12 +8,16 @@ import html.parser
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from documents import JOURNAL, XID, ZERO, hardware_document, neighbourhood, none_document, unknown_document
+from markdown_it import MarkdownIt
+from sarif_schema import read_sarif
 from stories import spread, story, told
 
 from correlator.cli import main
@@ -182,20 +186,49 @@ def test_the_pictures_say_when_a_time_is_a_lower_limit_or_on_a_clock_of_its_own(
     assert any(tip.startswith("suffered, +7.0 s ± 0.25 s (") for tip in tips)
 
 
+def shown_as_text(source: str) -> tuple[list[str], str]:
+    """Kinds of tokens that are more than text, and all text that is not code, as CommonMark with tables reads it."""
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tokens = [child for token in reader.parse(source) for child in (token, *(token.children or ()))]
+    lively = {"link_open", "image", "html_inline", "html_block", "em_open", "s_open", "blockquote_open"}
+    text = " ".join(token.content for token in tokens if token.type == "text")
+    return [token.type for token in tokens if token.type in lively], text
+
+
 def test_hostile_text_stays_text_in_markdown() -> None:
     text = render_markdown(hostile_document(), lambda *_: [HOSTILE])
-    outside, fence = [], ""
-    for line in text.split("\n"):
-        if fence:
-            fence = "" if line == fence else fence
-        elif line.startswith("```"):
-            fence = "`" * (len(line) - len(line.lstrip("`")))
-        else:
-            outside.append(line)
-    assert not fence
-    prose = "\n".join(outside)
-    assert not set(re.sub(r"\\.", "", prose)) & set("<>[]`@!$~")  # none but escaped ones
+    lively, prose = shown_as_text(text.replace("*(read-only)*", ""))
+    assert lively == []
+    assert "<script>alert(1)</script> <img src=x onerror=alert(2)>" in prose
+    assert not re.search(r"@|#\d|://|www\.", prose)
     assert all(c.isprintable() or c == "\n" for c in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](http://e.vil)", "![a](b)", "<b>", "*a* _b_ __c__ **d**", "~~a~~", "@a/b", "see #12, GH-3", "www.e.vil",
+        "a`b`@c`", "\\`x`", "\\<b>", "\\\\*a*", "`@a", "&lt;b&gt;", "a@e.vil", "[x]: http://e.vil", "> q", "a_@b_", "<http://e.vil>",
+        "*@a*", "|@a|#1", "_a", "(_b_)", "~a~", "\\", "x\\",
+    ],
+)  # fmt: skip
+def test_no_text_becomes_more_than_text(text: str) -> None:
+    for source in (escaped(text), f"**{escaped(text)}**", f"| a |\n| - |\n| {escaped(text)} |"):
+        lively, prose = shown_as_text(source)
+        assert lively == []
+        assert not re.search(r"@|#\d|://|www\.|GH-\d", prose)
+        html_text = "".join(re.sub(r"<[^>]+>", "", MarkdownIt("commonmark").enable("table").render(source)).split())
+        assert "".join(text.replace("`", "").split()) in unescape(html_text).replace("`", "")
+
+
+def test_ordinary_prose_needs_no_escape() -> None:
+    for text in (
+        "HARDWARE FAILURE: GPU has fallen off the bus (Xid 79); almost certain (93 %)",
+        "stdout/gpu-c04.log:34, waited for it",
+        "torch.distributed.DistBackendError: NCCL error in: ../NCCLUtils.hpp:317, tp_size = 4 + 1!",
+        "~+9m13s",
+    ):
+        assert escaped(text) == text
 
 
 def test_every_line_of_the_table_has_its_four_cells() -> None:
@@ -207,7 +240,7 @@ def test_every_line_of_the_table_has_its_four_cells() -> None:
 
 def test_markdown_holds_what_the_text_report_holds() -> None:
     text = render_markdown(hardware_document(), neighbourhood)
-    assert text.startswith("# HARDWARE FAILURE\\: GPU has fallen off the bus; almost certain \\(95 %\\)\n\n**rank 21, ")
+    assert text.startswith("# HARDWARE FAILURE: GPU has fallen off the bus; almost certain (95 %)\n\n**rank 21, ")
     assert "```text\n  2 start\n  3 May 07 17:29" in text
     assert f"> 4 {XID}\n" in text
     assert "\n## How it spread\n\n| after | role |" in text
@@ -235,6 +268,11 @@ def test_without_a_failure_no_one_is_named() -> None:
 def test_an_undecided_case_says_what_would_decide_it() -> None:
     for text in (render_markdown(unknown_document()), render_html(unknown_document())):
         assert text.index("What would decide it") < text.index("Who failed first")
+
+
+@pytest.mark.parametrize("document", [hardware_document, none_document, unknown_document, hostile_document])
+def test_sarif_keeps_to_the_published_schema(document: Callable[[], Document]) -> None:
+    read_sarif(to_sarif(document()))
 
 
 def test_sarif_points_to_the_line() -> None:

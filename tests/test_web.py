@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import time
 import zipfile
@@ -54,12 +55,17 @@ def finished(client: TestClient, sent: Any, seconds: float = 60) -> tuple[str, A
 @pytest.fixture(scope="module")
 def opened(client: TestClient) -> tuple[str, str]:
     """The case's folder, opened from the page: address and page."""
-    address, page = finished(client, client.post("/diagnose", data={"place": "0/logs"}))
+    address, page = finished(client, client.post("/diagnose", files=form(place="0/logs")))
     return address, page.text
 
 
 def links(page: str, part: str) -> list[str]:
     return [unescape(link) for link in re.findall(r'href="([^"]+)"', page) if part in link]
+
+
+def form(**fields: str) -> dict[str, tuple[None, str]]:
+    """Fields as a browser sends them."""
+    return {name: (None, value) for name, value in fields.items()}
 
 
 def zipped(**members: str) -> bytes:
@@ -122,7 +128,7 @@ def test_only_lines_of_this_diagnosis_are_shown(
 
 
 def test_a_pasted_traceback_is_diagnosed(client: TestClient) -> None:
-    _, page = finished(client, client.post("/diagnose", data={"text": TRACEBACK}))
+    _, page = finished(client, client.post("/diagnose", files=form(text=TRACEBACK)))
     assert page.status_code == 200
     assert "shapes cannot be multiplied" in page.text
     assert links(page.text, "/encyclopedia/entries/")
@@ -175,7 +181,7 @@ def test_the_description_fits_what_is_answered(client: TestClient) -> None:
     jsonschema.Draft202012Validator.check_schema({"$defs": described["components"]["schemas"]})
     assert set(described["paths"]) == {"/api/diagnose", "/api/explain", "/d/{job}/raw.json", "/health"}
     schema = described["paths"]["/api/diagnose"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
-    answer = client.post("/api/diagnose", data={"place": "0/logs"})
+    answer = client.post("/api/diagnose", files=form(place="0/logs"))
     jsonschema.validate(answer.json(), {**schema, "components": described["components"]})
     for path, methods in described["paths"].items():
         for method, said in methods.items():
@@ -185,7 +191,7 @@ def test_the_description_fits_what_is_answered(client: TestClient) -> None:
 
 
 def test_a_program_drills_from_the_answer_to_the_raw_lines(client: TestClient) -> None:
-    answer = client.post("/api/diagnose?hold", data={"place": "0/logs"})
+    answer = client.post("/api/diagnose?hold", files=form(place="0/logs"))
     first, address = answer.json()["initiator"]["first_error"], answer.headers["location"]
     asked = {"file": first["file"], "offset": first["byte_offset"], "line": first["line"], "around": 50}
     raw = client.get(f"{address}/raw.json", params=asked).json()
@@ -212,7 +218,7 @@ def test_a_program_drills_from_the_answer_to_the_raw_lines(client: TestClient) -
     ids=["nothing", "empty", "blank", "binary", "torn"],
 )
 def test_what_holds_no_log_is_said_in_one_sentence(client: TestClient, files: list[Any], status: int) -> None:
-    answer = client.post("/api/diagnose", files=files or None, data={"text": " "})
+    answer = client.post("/api/diagnose", files=files or form(text=" "))
     assert answer.status_code == status
     assert answer.json()["error"] and "/tmp" not in answer.json()["error"]
 
@@ -322,7 +328,7 @@ def test_the_names_of_loopback_are_answered(client: TestClient, host: str) -> No
     ],
 )
 def test_forms_of_other_sites_are_refused(client: TestClient, headers: dict[str, str]) -> None:
-    assert client.post("/diagnose", data={"text": TRACEBACK}, headers=headers).status_code == 403
+    assert client.post("/diagnose", files=form(text=TRACEBACK), headers=headers).status_code == 403
     assert client.post("/api/diagnose", content=TRACEBACK, headers=headers).status_code == 403
 
 
@@ -338,7 +344,7 @@ def test_with_a_token_only_its_holder_sees_anything() -> None:
             {"cookie": "correlator-session="},
         ):
             assert client.post("/api/diagnose", content="x", headers=headers).status_code == 401
-            assert client.post("/diagnose", data={"text": "x"}, headers=headers).status_code == 401
+            assert client.post("/diagnose", files=form(text="x"), headers=headers).status_code == 401
         known = {"authorization": f"Bearer {TOKEN}"}
         assert client.get("/folders/0", headers=known).status_code == 200
 
@@ -375,18 +381,37 @@ def test_links_in_a_named_folder_are_not_followed(tmp_path: Path) -> None:
     (named / "rank7.log").symlink_to(outside / "secret.log")
     (named / "sub").symlink_to(outside / "folder")
     with client_of(Settings(roots=(named,))) as client:
-        answer = client.post("/api/diagnose", data={"place": "0"})
+        answer = client.post("/api/diagnose", files=form(place="0"))
         assert "secret" not in answer.text
         assert {skip["file"] for skip in answer.json()["inputs"]["files_skipped"]} == {"rank7.log", "sub"}
-        assert client.post("/api/diagnose", data={"place": "0/sub"}).status_code == 400
-        assert client.post("/api/diagnose", data={"place": "0/rank7.log"}).status_code == 400
+        assert client.post("/api/diagnose", files=form(place="0/sub")).status_code == 400
+        assert client.post("/api/diagnose", files=form(place="0/rank7.log")).status_code == 400
         page = client.get("/folders/0").text
         assert "rank3.log" in page and "rank7.log" not in page
         # A link that took the place of a log after it was read shows nothing either.
-        _, page = finished(client, client.post("/diagnose", data={"place": "0"}))
+        _, page = finished(client, client.post("/diagnose", files=form(place="0")))
         (named / "rank3.log").unlink()
         (named / "rank3.log").symlink_to(outside / "secret.log")
         assert client.get(links(page.text, "/raw?")[0]).status_code == 410
+
+
+def test_names_on_the_disk_that_are_not_utf8_are_read_and_shown(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"job \xff")
+    (odd / os.fsdecode(b"sub\xfe")).mkdir(parents=True)
+    (odd / os.fsdecode(b"rank3 \xff.log")).write_text(TRACEBACK)
+    for root in (odd, tmp_path):
+        with client_of(Settings(roots=(root,))) as client:
+            assert client.get("/").status_code == client.get("/folders/0").status_code == 200
+            _, page = finished(client, client.post("/diagnose", files=form(place="0")))
+            assert "shapes cannot be multiplied" in page.text
+            assert "main()" in client.get(links(page.text, "/raw?")[0]).text
+
+
+def test_a_log_is_the_body_whatever_type_a_program_states(client: TestClient) -> None:
+    for kind in ("application/x-www-form-urlencoded", "text/plain", "nonsense", ""):
+        text = TRACEBACK + "a=b&" * 1000
+        answer = client.post("/api/diagnose?name=rank3.log", content=text, headers={"content-type": kind})
+        assert answer.json()["initiator"]["ranks"] == [3]
 
 
 # --- nothing is kept -------------------------------------------------------------------------------------------------
@@ -395,22 +420,22 @@ def test_links_in_a_named_folder_are_not_followed(tmp_path: Path) -> None:
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with client_of(Settings()) as client:
-        finished(client, client.post("/diagnose", data={"text": TRACEBACK}))
+        finished(client, client.post("/diagnose", files=form(text=TRACEBACK)))
         assert list(tmp_path.iterdir())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_reports_are_kept_where_asked(tmp_path: Path) -> None:
     with client_of(Settings(keep=tmp_path)) as client:
-        finished(client, client.post("/diagnose", data={"text": TRACEBACK}))
+        finished(client, client.post("/diagnose", files=form(text=TRACEBACK)))
     (kept,) = tmp_path.iterdir()
     assert {path.name for path in kept.iterdir()} == {"report.html", "diagnosis.json"}
 
 
 def test_several_people_at_once_and_no_more_than_may_wait() -> None:
     with client_of(Settings(parallel=2, waiting=1)) as client:
-        sent = [client.post("/diagnose", data={"text": TRACEBACK}) for _ in range(3)]
-        assert client.post("/diagnose", data={"text": TRACEBACK}).status_code == 503
+        sent = [client.post("/diagnose", files=form(text=TRACEBACK)) for _ in range(3)]
+        assert client.post("/diagnose", files=form(text=TRACEBACK)).status_code == 503
         pages = [finished(client, one)[1] for one in sent]
         assert all("shapes cannot be multiplied" in page.text for page in pages)
         assert len({one.headers["location"] for one in sent}) == 3

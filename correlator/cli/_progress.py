@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from correlator.report.words import count_words, size_words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -14,9 +16,18 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 
 
+class Report(Protocol):
+    """Told how far the work is."""
+
+    def __call__(self, done: int, total: int, files: int = 0, /) -> None: ...
+
+
 @contextmanager
-def progress_on_stderr(unit: Literal["bytes", "files"] = "bytes") -> Iterator[Callable[[int, int], None] | None]:
-    """Gives a function to call with (done, in all), counted in ``unit``, or None where nobody watches."""
+def progress_on_stderr(unit: Literal["bytes", "files"] = "bytes") -> Iterator[Report | None]:
+    """Gives a function to call with (done, in all), counted in ``unit``, or None where nobody watches.
+
+    Of bytes the rate is shown, too, and how many files are done, where that is the third argument.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -35,14 +46,20 @@ class _LateBar:
         self._begun = time.monotonic()
         self._bar: Progress | None = None
 
-    def update(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int, files: int = 0, /) -> None:
+        seconds = time.monotonic() - self._begun
         if self._bar is None:
-            if time.monotonic() - self._begun < _PATIENCE_S:
+            if seconds < _PATIENCE_S:
                 return
-            self._bar = self._draw(done, total)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+            self._bar = self._draw()
+        told = f"reading, {count_words(files, 'file')} done" if files else "reading"
+        rate = f"{size_words(round(done / seconds))}/s" if self._unit == "bytes" else ""
+        if not self._bar.task_ids:
+            self._bar.add_task(told, completed=done, total=total, rate=rate)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], description=told, completed=done, total=total, rate=rate)
 
-    def _draw(self, done: int, total: int) -> Progress:
+    def _draw(self) -> Progress:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -56,13 +73,10 @@ class _LateBar:
         from correlator.report.layout import page_width
 
         count = DownloadColumn() if self._unit == "bytes" else MofNCompleteColumn()
-        columns = (TextColumn("reading"), BarColumn(), count, TimeRemainingColumn())
+        told, rate = TextColumn("{task.description}"), TextColumn("{task.fields[rate]}")
         # With a size of its own it does not look into COLUMNS and LINES, which may hold anything.
         console = Console(stderr=True, width=page_width(sys.stderr), height=25)
-        bar = Progress(*columns, console=console, transient=True)
-        bar.add_task("reading", completed=done, total=total)
-        bar.start()
-        return bar
+        return Progress(told, BarColumn(), count, rate, TimeRemainingColumn(), console=console, transient=True)
 
     def close(self) -> None:
         if self._bar:

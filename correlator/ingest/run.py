@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import stat
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, as_completed
 from dataclasses import dataclass, field, replace
@@ -48,8 +48,8 @@ from correlator.worker_pool import WorkerPool
 #: Processes are worth their start-up from here on.
 PARALLEL_FROM_BYTES = 200 << 20
 
-#: Called with (bytes done, bytes in all).
-Progress = Callable[[int, int], None]
+#: Called with (bytes done, bytes in all, files done).
+Progress = Callable[[int, int, int], None]
 
 
 @dataclass(slots=True)
@@ -110,13 +110,15 @@ def ingest(
     pieces: list[_Piece] = []
     partial: dict[int, list[UnitResult]] = defaultdict(list)
     done = 0
+    to_read = Counter(unit.position for unit in units)
     for batch, (piece, results) in _run(batch_units(units), plan, total, workers, executor):
         pieces.append(piece)
         for result in results:
             partial[result.position].append(result)
         done += sum(unit.end - unit.start for unit in batch)
+        to_read.subtract(unit.position for unit in batch)
         if progress:
-            progress(done, total)
+            progress(done, total, sum(not left for left in to_read.values()))
     for position, results in partial.items():
         piece = _Piece()
         piece.add(position, found.files[position], sorted(results, key=lambda result: result.index), plan)

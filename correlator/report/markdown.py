@@ -1,7 +1,8 @@
-"""The diagnosis as Markdown, for an issue or a chat: CommonMark with GitHub's tables.
+"""The diagnosis as Markdown, for an issue or a chat: CommonMark with GitHub's tables, readable as it is written.
 
-Log text is hostile here as well: what stands in prose has every mark escaped that Markdown, its HTML or a mention could
-read; raw lines stand in code blocks whose fence is longer than any run of backquotes in them.
+Log text is hostile here as well. Raw lines stand in code blocks whose fence is longer than any run of backquotes in
+them. In prose only those marks are escaped that would mean something where they stand; a word that a code host would
+turn into a link or a call (an address, ``@name``, ``#12``) becomes code, since it does so whatever is escaped.
 """
 
 from __future__ import annotations
@@ -16,21 +17,40 @@ from correlator.report.proof import Neighbourhood, quoted_proofs
 from correlator.report.safe import visible, visible_prose
 from correlator.report.warnings import warning_texts
 
-_MARKS = re.compile(r"([\\`*_{}\[\]()<>#+!|~$&@:])")
-_LIST_MARK = re.compile(r"^(\s*)(\d+)([.)])|^(\s*)([-=])")
+#: Words as far as they go without a mark that is escaped, or that ends a sentence.
+_WORD = re.compile(r"[^\s|`<>\\\[\]*~$(),;\"']+")
+_LINKED = re.compile(r"@|#\d|\bgh-\d|://|\bwww\.|:[a-z0-9_+-]+:", re.IGNORECASE)
+#: What means something wherever it stands: code, tags, emphasis, links, cells; an entity; an escape.
+_MARKS = re.compile(r"[`<*\[\]|]|&(?=[#a-zA-Z])|\\(?=[!-/:-@\[-`{-~]|$)|(?<![^\W_])_|_(?![^\W_])")
+#: What does so only in a pair.
+_PAIRED = ("~", "$")
+#: What begins a block at the start of a line.
+_BLOCK = re.compile(r"^(\d+)([.)])|^([-+=>#])")
 _BACKQUOTES = re.compile(r"`+")
 
 
 def escaped(text: str) -> str:
-    r"""Text of one line that Markdown shows as it is.
+    r"""Text of one line that Markdown shows as it is, and of which nobody makes a link.
 
-    >>> escaped("a <b> *c* [d](e) @f")
-    'a \\<b\\> \\*c\\* \\[d\\]\\(e\\) \\@f'
+    >>> escaped("rank_3 (gpu-a[1-2]): a <b> *c*, ask @team, see http://x/y")
+    'rank_3 (gpu-a\\[1-2\\]): a \\<b> \\*c\\*, ask `@team`, see `http://x/y`'
     """
-    text = _MARKS.sub(r"\\\1", visible_prose(text))
-    # A bare www. or http:// is a link to GitHub's Markdown; the colon is escaped above, the dot here.
-    text = re.sub(r"(?i)\bwww\.", lambda m: m[0][:-1] + r"\.", text)
-    return _LIST_MARK.sub(lambda m: f"{m[1]}{m[2]}\\{m[3]}" if m[2] else f"{m[4]}\\{m[5]}", text)
+    text = visible_prose(text)
+    pairs = "".join(mark for mark in _PAIRED if text.count(mark) > 1)
+    made, end = [], 0
+    for word in _WORD.finditer(text):
+        if _LINKED.search(word[0]):
+            made += [_escaped_marks(text[end : word.start()], pairs), f"`{word[0]}`"]
+            end = word.end()
+    made.append(_escaped_marks(text[end:], pairs))
+    return _BLOCK.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", "".join(made))
+
+
+def _escaped_marks(text: str, pairs: str) -> str:
+    text = _MARKS.sub(r"\\\g<0>", text)
+    for mark in pairs:
+        text = text.replace(mark, f"\\{mark}")
+    return text
 
 
 def code_block(lines: Iterable[str], language: str = "text") -> str:

@@ -96,7 +96,7 @@ class Jobs:
     def start(self, job: Job, title: str, places: Sequence[Path], timezone: str | None) -> None:
         """Lets the job run as soon as there is a place."""
         job.title = title
-        order = results.Order([*map(str, places)], job.address, title, timezone or self._settings.timezone)
+        order = results.Order([*map(os.fsencode, places)], job.address, title, timezone or self._settings.timezone)
         (job.folder / results.ORDER).write_bytes(msgspec.json.encode(order))
         job.task = asyncio.create_task(self._run(job))
 

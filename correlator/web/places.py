@@ -35,17 +35,22 @@ def find_place(roots: Sequence[Path], address: str) -> Path:
 def list_folder(folder: Path) -> tuple[list[str], list[tuple[str, int]]]:
     """Names of the folders, and names and bytes of the files, in ``folder``; links and what is neither are left out.
 
-    Raises UsageError where it cannot be listed.
+    So is a folder whose name is not UTF-8, since no address can hold it; with the folder above it is diagnosed all the
+    same. Raises UsageError where it cannot be listed.
     """
     folders: list[str] = []
     files: list[tuple[str, int]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
+                if entry.is_dir(follow_symlinks=False) and _is_utf8(entry.name):
                     folders.append(entry.name)
                 elif entry.is_file(follow_symlinks=False):
                     files.append((entry.name, entry.stat(follow_symlinks=False).st_size))
     except OSError as error:
         raise UsageError(f"the folder cannot be listed: {(error.strerror or str(error)).lower()}") from None
     return sorted(folders), sorted(files)
+
+
+def _is_utf8(name: str) -> bool:
+    return name.encode("utf-8", "surrogateescape") == name.encode("utf-8", "replace")

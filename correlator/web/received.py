@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,8 +59,9 @@ async def receive(request: Request, folder: Path, settings: Settings) -> Receive
     Raises UsageError with one sentence where nothing came, and for a zone or a folder that does not exist.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
+    if kind == "multipart/form-data":
         return await _from_form(request, folder, settings)
+    # Whatever type is stated: what curl states of a plain body is that of another kind of form.
     path = _new_path(folder, request.query_params.get("name") or "sent.log")
     with path.open("wb") as out:
         async for piece in request.stream():
@@ -75,7 +77,7 @@ async def _from_form(request: Request, folder: Path, settings: Settings) -> Rece
         found = Received(timezone=_zone(zone if isinstance(zone, str) else None))
         if isinstance(place, str) and place:
             found.places = [find_place(settings.roots, place)]
-            found.title = str(found.places[0])
+            found.title = os.fsencode(found.places[0]).decode("utf-8", "replace")
             return found
         names = []
         for value in form.getlist("files"):

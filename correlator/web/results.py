@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class Order(msgspec.Struct, frozen=True):
     ``address``: where the server shows the result; ``title``: what was given, in words.
     """
 
-    places: list[str]
+    places: list[bytes]
     address: str
     title: str
     timezone: str | None = None
@@ -45,11 +46,14 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A log that was read. ``path``: where it lies; ``inside``: the folder in which it must lie when read again."""
+    """A log that was read. ``path``: where it lies; ``inside``: the folder in which it must lie when read again.
+
+    Paths are bytes: on a disk a name need not be UTF-8.
+    """
 
     name: str
-    path: str
-    inside: str
+    path: bytes
+    inside: bytes
     size: int
     compression: str | None
     recoded: bool
@@ -73,8 +77,8 @@ class View(msgspec.Struct, frozen=True):
         source = next((source for source in self.sources if source.name == file), None)
         if source is None:
             return None
-        path = Path(source.path)
-        if path.is_symlink() or not path.resolve().is_relative_to(source.inside):
+        path = Path(os.fsdecode(source.path))
+        if path.is_symlink() or not path.resolve().is_relative_to(os.fsdecode(source.inside)):
             return [], 0
         read = SourceFile(path, file, source.size, source.compression, PathClaims(), recoded=source.recoded)
         raw = RawLines({file: read})

@@ -41,10 +41,10 @@ def main(folder: Path) -> None:
 
 
 def _run(folder: Path, order: results.Order) -> None:
-    places = [Path(place) for place in order.places]
+    places = [Path(os.fsdecode(place)) for place in order.places]
     found = diagnose(*places, timezone=order.timezone, confined=True)
     if not found.document.inputs.events:
-        require_text(found.facts.ingested, order.places)
+        require_text(found.facts.ingested, [*map(str, places)])
     _write(folder / results.REPORT, render_html(found.document, found.neighbourhood, found.story))
     _write(folder / results.MARKDOWN, render_markdown(found.document, found.neighbourhood))
     (folder / results.DIAGNOSIS).write_bytes(visible_json(to_json(found.document)))
@@ -80,7 +80,9 @@ def _sources(folder: Path, found: Diagnosis, places: list[Path]) -> list[results
             path, inside = source.path.rename(kept / str(number)), kept
         if inside is not None:
             sources.append(
-                results.Source(source.name, str(path), str(inside), source.size, source.compression, source.recoded)
+                results.Source(
+                    source.name, os.fsencode(path), os.fsencode(inside), source.size, source.compression, source.recoded
+                )
             )
     return sources
 
