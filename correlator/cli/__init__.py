@@ -33,6 +33,8 @@ for _module in (diagnose, ingest, graph, checkpoints, preflight, explain, signat
     _app.command(_module.__name__.rpartition(".")[2])(_module.run)
 _app.add_typer(bundle.app, name="bundle")
 
+_INTERRUPTED = 130
+
 #: Characters of a message on standard error.
 _LONGEST = 500
 
@@ -61,9 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _app(args=given or ["--help"], prog_name="correlator", standalone_mode=False)
         if not given:
             return 2
+        if code == _INTERRUPTED:  # typer makes this of Ctrl-C
+            raise KeyboardInterrupt
     except KeyboardInterrupt:
         write_stderr("interrupted\n")
-        return 130
+        return _INTERRUPTED
     except SystemExit as leaving:
         if isinstance(leaving.__context__, BrokenPipeError):  # what typer makes of a help page that nobody reads on
             return 0
