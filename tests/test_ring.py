@@ -74,6 +74,13 @@ def test_where_connections_were_seen_closing_the_pattern_is_that_of_the_end_only
     assert RULE not in findings(found)
 
 
+def test_one_member_that_saw_the_first_of_the_waiters_leave_does_not_hide_what_the_others_say(tmp_path):
+    words = {rank: gloo_timeout(rank, direction=way) for rank, way in {1: "recv", 2: "recv", 3: "send"}.items()}
+    head = {0: [*arguments(world=4), *phase(-5)], 3: iterations(20)}
+    found = diagnose(tmp_path, torchrun({0: peer_closed(0), **words}, per_node=1, head=head))
+    assert (found.initiator.nodes, found.initiator.ranks) == ([HOSTS[2]], [2])
+
+
 def test_two_nodes_look_alike_and_neither_is_named(tmp_path):
     head = {0: [*arguments(world=4, tp=2), *phase(-5)], 3: iterations(20)}
     found = diagnose(tmp_path, torchrun({rank: gloo_timeout(rank) for rank in range(4)}, head=head))

@@ -56,6 +56,19 @@ def test_the_rank_that_alone_dies_of_a_signal_is_the_one(tmp_path):
     assert diagnose(tmp_path, {"gpu-a017.log": lines}).initiator.ranks == [2]
 
 
+NAN_LIMIT = "RuntimeError: number of nan iterations (6) exceeds the limit at iteration 23"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(NAN_LIMIT, "whose it was is not told"), (OUT_OF_VOCABULARY, "no single rank is to blame")]
+)
+def test_a_bad_number_that_all_ranks_report_may_be_one_ranks_and_another_error_is_everybodys(tmp_path, error, why):
+    words = {rank: raises(error, rank=rank) for rank in range(4)}
+    found = diagnose(tmp_path, torchrun(words, head={3: iterations(22)}))
+    assert found.initiator.scope == "all"
+    assert why in found.verdict.summary
+
+
 # --- the scheduler's word about the whole job -----------------------------------------------------------------------
 
 

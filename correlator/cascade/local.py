@@ -13,6 +13,7 @@ from correlator.diagnosis import FailureClass, Scope
 from correlator.events import STANDS_FOR_OTHERS
 from correlator.hostlist import expand_ranges
 from correlator.records import Row
+from correlator.signatures import Signature
 from correlator.timestamps import SECOND
 from correlator.topology.model import short_name
 
@@ -142,7 +143,7 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         strength=min(own_strength(signature), _WITHOUT_END)
         if _is_without_end(facts, incidents)
         else own_strength(signature),
-        why=_why_own(lead, ranks, everywhere),
+        why=_why_own(lead, ranks, everywhere, signature),
         class_=class_,
         subclass=signature.subclass if signature else "code",
         signature=signature.id if signature else "unlisted-exception",
@@ -171,8 +172,10 @@ def _is_without_end(facts: Facts, incidents: Sequence[Incident]) -> bool:
     return all(is_without_end(facts, row) for i in incidents for row in i.rows)
 
 
-def _why_own(lead: Incident, ranks: Sequence[int], everywhere: bool) -> str:
+def _why_own(lead: Incident, ranks: Sequence[int], everywhere: bool, signature: Signature | None) -> str:
     if everywhere and len(ranks) > 1:
+        if signature is not None and signature.subclass == "numerics":
+            return "every rank reports it, as a sum hands one rank's bad number to all; whose it was is not told here"
         return "every rank reports the same error of its own, so no single rank is to blame"
     if len(ranks) > 1:
         return "these ranks report an error of their own; what the others print is about their peers"

@@ -21,6 +21,8 @@ from correlator.cascade.stands import Stand, members, stands
 _DIRECTION = re.compile(r"\bfor (recv|send) operation to complete")
 #: Segments that each member has in the ring, at least.
 _SEGMENTS = 2
+#: Stuck members that it takes for each one that saw a connection close instead.
+_EACH = 3
 #: Larger rings are left out: what is played through grows with the square of the members, once for each node.
 _LARGEST = 64
 
@@ -81,9 +83,9 @@ def broken_ring(facts: Facts) -> Iterator[Finding]:
     top = facts.topology
     if not rings or not all(top.node_of_rank(rank) for ring in rings for rank in ring.ranks):
         return
-    talkers = spoken(facts)
-    # A connection that somebody saw closing still carries news: then a ring shows no more than the end of a wave.
-    if not any(len(ring.stuck) > 1 and talkers.keys() & set(ring.ranks) <= ring.stuck.keys() for ring in rings):
+    talkers = spoken(facts).keys()
+    # A connection that was seen closing still carries news; more than a last one shows no more than the end of a wave.
+    if not any(1 < len(ring.stuck) >= _EACH * len((talkers & {*ring.ranks}) - {*ring.stuck}) for ring in rings):
         return
     faults = [fault for fault in _faults(facts, rings) if all(_explains(facts, fault, ring) for ring in rings)]
     if len(faults) != 1 or (node := faults[0].node) is None:
