@@ -14,6 +14,7 @@ from joblogs import (
     gloo_timeout,
     iterations,
     labelled,
+    mismatch,
     nccl_init,
     nccl_peer_gone,
     peer_closed,
@@ -41,6 +42,14 @@ def silent(rank, *, waiting=gloo_timeout, ranks=4, **words):
     files[f"rank_{ranks - 1}.log"] = [*iterations(30), *files[f"rank_{ranks - 1}.log"]]
     files[f"rank_{rank}.log"] += words.get("last", [])
     return files
+
+
+def test_a_rank_stopped_because_its_sibling_met_a_contradiction_is_not_silent(tmp_path):
+    words = {0: peer_closed(0), 1: mismatch(1, (0, 1600), (1, 800)), 2: [], 3: mismatch(3, (1, 800), (0, 1600))}
+    head = {0: [*arguments(world=4, tp=2), *phase(-5)], 3: iterations(30)}
+    found = diagnose(tmp_path, torchrun(words, {2: -15}, head=head))
+    assert found.verdict.class_ == "application"
+    assert "silent while its peers report" not in findings(found)
 
 
 # --- did not stop on SIGTERM ----------------------------------------------------------------------------------------

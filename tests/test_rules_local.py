@@ -177,6 +177,16 @@ def test_a_job_that_hung_and_was_then_stopped_everywhere_was_not_stopped_on_the_
     assert findings(found)["launcher was signalled from outside"].incident.nodes == ()
 
 
+def test_a_launcher_that_is_told_to_stop_while_it_waits_for_a_hung_worker_did_not_begin_it(tmp_path):
+    """Rank 0 hangs; its sibling and the other node time out; then somebody stops the launcher that waits for rank 0."""
+    files = torchrun({0: [], 1: gloo_timeout(1), 2: gloo_timeout(2), 3: gloo_timeout(3)})
+    start = rendezvous(0, "gpu-a017", [0, 1], group_rank=0, world=4)
+    files["gpu-a017.log"] = [*start, *phase(0), *gloo_timeout(1), *stops(92, 0), *death_signal(110, 0)]
+    found = diagnose(tmp_path, files)
+    assert found.verdict.signature == "rank-hang"
+    assert found.initiator.ranks == [0]
+
+
 def test_the_signals_that_the_scheduler_sends_are_explained_by_what_it_says(tmp_path):
     streams = [*labelled(0, death_signal(40, 0, 1)), *labelled(1, death_signal(40, 2, 3))]
     found = diagnose(tmp_path, {"slurm-4242.out": [*streams, *slurm_cancelled(41, "TIME LIMIT")]})

@@ -95,7 +95,7 @@ def silent_rank(facts: Facts) -> Iterator[Finding]:
     quiet = [r for r in collected if r not in talkers]
     if not quiet or len(talkers) < 2 or len(quiet) == len(collected) or not facts.silence_counts:
         return
-    if facts.judged("gloo.size_mismatch"):
+    if facts.judged("gloo.size_mismatch", "c10d.collective_mismatch"):
         return  # two ranks contradict each other; who is stopped in the wake of that may be quiet
     stopped = {r for r in quiet if any(e.code == -15 for e in facts.exits.get(r, ()))}
     failed = {r for r in quiet if any(e.code not in (0, -15) for e in facts.exits.get(r, ()))}

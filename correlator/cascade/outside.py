@@ -91,7 +91,9 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
     told = facts.events("torchrun.death_signal")
     all_told = {r.node for r in told if r.node}
     agents = facts.nodes_with_epitaph | all_told
-    told = _before_the_losses(facts, told) or told
+    lost = [r for r in facts.judged("python.exception", *PEER_LOST) if r.rank is not None and loss_of(facts, r)]
+    early = [row for row in told if not _had_lost_peers(row, lost)]
+    told = (early if _died_of_signals(facts, lost) else []) or told
     nodes = sorted({r.node for r in told if r.node})
     if not told or (set(nodes) >= agents and _scheduler_says_why(facts)):
         return
@@ -117,7 +119,7 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
         yield _hung_at_exit(facts, incident)
         return
     # A step that already fails is stopped on the other nodes, too.
-    follows = bool(facts.events("slurm.step_aborted")) or _own_error_elsewhere(facts, nodes)
+    follows = not early or bool(facts.events("slurm.step_aborted")) or _own_error_elsewhere(facts, nodes)
     yield Finding(
         rule="launcher was signalled from outside",
         incident=incident,
@@ -138,21 +140,19 @@ def agent_was_told_to_stop(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _before_the_losses(facts: Facts, told: Sequence[Row]) -> list[Row]:
-    """The signals in whose stream no rank of the same node had lost a peer by then: the others came to a dying job.
+def _had_lost_peers(signalled: Row, lost: Sequence[Row]) -> bool:
+    """Whether ranks of the same node had lost their peers by then, as its stream tells: the job was dying already."""
+    return any(
+        r.file == signalled.file and r.node == signalled.node and r.byte_offset < signalled.byte_offset for r in lost
+    )
 
-    Only where nothing else could have killed it: no time-out, no error and no exit status that a signal does not give.
-    """
-    lost = [r for r in facts.judged("python.exception", *PEER_LOST) if r.rank is not None and loss_of(facts, r)]
+
+def _died_of_signals(facts: Facts, lost: Sequence[Row]) -> bool:
+    """Whether nothing but signals can have ended it: no time-out, no error, no exit status that they do not give."""
     odd_exit = any(e.code not in (0, 1, -signal.SIGTERM) for ends in facts.exits.values() for e in ends)
     own = any(i.role == "initiator" and i.event != "torchrun.death_signal" for i in facts.incidents)
-    if wave_kind(facts) != "peer" or odd_exit or own or any(loss_of(facts, r) == "timeout" for r in lost):
-        return []
-    return [
-        row
-        for row in told
-        if not any(r.file == row.file and r.node == row.node and r.byte_offset < row.byte_offset for r in lost)
-    ]
+    timed_out = any(loss_of(facts, r) == "timeout" for r in lost)
+    return wave_kind(facts) == "peer" and not (odd_exit or own or timed_out)
 
 
 def _scheduler_says_why(facts: Facts) -> bool:
