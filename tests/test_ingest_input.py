@@ -174,6 +174,16 @@ def test_windows_and_units_do_not_show(
     assert same(read(tmp_path, *patterns), whole)
 
 
+@pytest.mark.parametrize("window", range(90, 118))
+def test_a_line_across_a_window_s_edge_is_one_row_however_often_it_is_hit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    put(tmp_path, "".join(f"BOOM seq={i} and BOOM and BOOM\n" for i in range(40)))
+    monkeypatch.setattr(windows, "WINDOW", window)
+    found = rows(read(tmp_path, BOOM))
+    assert [(row["seq"], row["line"], row["count"]) for row in found] == [(i, i + 1, 1) for i in range(40)]
+
+
 def test_workers_executors_and_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         put(tmp_path, f"[2024-05-01 07:00:0{number}] step {number}\n" * 50 + "BOOM\n", f"rank_{number}.log")

@@ -45,14 +45,12 @@ class CandidateScan:
         start, end = -1, -1
         found: list[int] = []
         for position, number in hits:
-            if start <= position < end:
-                found.append(number)
-                continue
-            if found:
-                yield start, end, self._entries(found)
-                found = []
-            start, end = window.line_at(position)
-            if window.start <= start < window.end:
+            if not start <= position < end:
+                if found:
+                    yield start, end, self._entries(found)
+                    found = []
+                start, end = window.line_at(position)
+            if window.start <= start < window.end:  # else another window's, whichever of its literals was hit
                 found.append(number)
         if found:
             yield start, end, self._entries(found)
