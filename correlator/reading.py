@@ -63,6 +63,7 @@ _UTF16_SAMPLE, _UTF16_SHARE = range(16, 1025), 0.9
 
 #: Control bytes that loggers do print: tab, LF, CR, form feed, backspace, bell, escape.
 _TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(32, 127)) | set(range(128, 256)))
+_HIGH = bytes(range(128, 256))
 
 
 def compression_of(head: bytes) -> str | None:
@@ -129,7 +130,7 @@ def binary_reason(head: bytes) -> str | None:
     controls = len(rest.translate(None, _TEXT))
     if controls > len(rest) // 10:
         return "binary data"
-    high = sum(1 for byte in rest if byte >= 128)
+    high = len(rest) - len(rest.translate(None, _HIGH))
     if high > len(rest) // 3 and rest.decode("utf-8", errors="replace").count("\ufffd") > len(rest) // 10:
         return "binary data"
     return None
