@@ -38,7 +38,7 @@ class CandidateScan:
     def lines(self) -> Iterator[tuple[int, int, Sequence[Entry]]]:
         """Bounds of own lines with literals in them, in order, with the patterns to try."""
         window, matcher = self._window, self._matcher
-        hits = self._without_floods(self._starts(self._dense.scan(window.data, window.start, self._stop)))
+        hits = self._dense_hits()
         sparse = self._sparse_hits()
         if sparse:
             hits = sorted(hits + [(to - len(matcher.sparse_literals[n]), -1 - n) for to, n in sparse])
@@ -54,10 +54,6 @@ class CandidateScan:
                 found.append(number)
         if found:
             yield start, end, self._entries(found)
-
-    def _starts(self, hits: list[Hit]) -> list[Hit]:
-        lengths = self._matcher.dense_lengths
-        return sorted((to - lengths[number], number) for to, number in hits)
 
     def _entries(self, numbers: list[int]) -> Sequence[Entry]:
         return self._matcher.candidates(frozenset(numbers))
@@ -89,26 +85,30 @@ class CandidateScan:
             edges += found if len(found) <= 2 * quota else found[:quota] + found[-quota:]
         return edges
 
-    def _without_floods(self, hits: list[Hit]) -> list[Hit]:
-        """Hits without the middle of a flood: what a literal repeats thousands of times is counted, not parsed."""
-        if len(hits) <= 2 * self._harmless:
-            return hits
-        by_literal: dict[int, list[int]] = defaultdict(list)
-        for position, number in hits:
-            by_literal[number].append(position)
-        gaps: dict[int, tuple[int, int]] = {}
-        for number, positions in by_literal.items():
-            keep = FLOOD_SHARED
-            if not self._several:
-                harmless = all(entry.pattern.severity == "info" for entry in self._matcher.dense_entries[number])
-                keep = self._harmless if harmless else FLOOD
-            if len(positions) > 2 * keep:
-                gaps[number] = positions[keep], positions[-keep]
-                self._left_out.append((number, positions[keep:-keep]))
-        if not gaps:
-            return hits
-        nowhere = (0, 0)
-        return [hit for hit in hits if not gaps.get(hit[1], nowhere)[0] <= hit[0] < gaps.get(hit[1], nowhere)[1]]
+    def _dense_hits(self) -> list[Hit]:
+        """``(start, literal number)`` of dense literals, sorted, without the middle of a flood.
+
+        What a literal repeats thousands of times is counted, not parsed.
+        """
+        ends: dict[int, list[int]] = defaultdict(list)
+        for to, number in self._dense.scan(self._window.data, self._window.start, self._stop):
+            ends[number].append(to)
+        hits: list[Hit] = []
+        for number, of_literal in ends.items():
+            length = self._matcher.dense_lengths[number]
+            keep = self._kept_of(number) if len(of_literal) > 2 * self._harmless else len(of_literal)
+            if len(of_literal) > 2 * keep:
+                self._left_out.append((number, [to - length for to in of_literal[keep:-keep]]))
+                of_literal = of_literal[:keep] + of_literal[-keep:]
+            hits += [(to - length, number) for to in of_literal]
+        return sorted(hits)
+
+    def _kept_of(self, number: int) -> int:
+        """How many first and last hits of a literal are parsed."""
+        if self._several:
+            return FLOOD_SHARED
+        harmless = all(entry.pattern.severity == "info" for entry in self._matcher.dense_entries[number])
+        return self._harmless if harmless else FLOOD
 
     def count_left_out(self, rows: list[Row]) -> None:
         """Add the lines left out of a flood to the count of the row before them (``rows``: those of this window)."""
