@@ -17,6 +17,9 @@ import pyarrow.compute as pc
 from correlator.events import COLUMNS
 from correlator.signatures.index import FIRST_TEXT, LAST_TEXT, NUMBER, Index
 
+# Rows taken together: their texts are in memory several times over.
+_SLICE = 10_000
+
 
 def _fact_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     if name in COLUMNS:
@@ -45,6 +48,11 @@ def _texts(table: pa.Table, parts: Sequence[tuple[str, str]], *start: str) -> pl
 
 def group_and_match(table: pa.Table, index: Index) -> list[str | None]:
     """The id of the best signature of each row of an event table."""
+    slices = (table.slice(start, _SLICE) for start in range(0, table.num_rows, _SLICE))
+    return [found for part in slices for found in _match_slice(part, index)]
+
+
+def _match_slice(table: pa.Table, index: Index) -> list[str | None]:
     facts = [f"fact:{name}" for name in index.facts]
     frame = pl.DataFrame(
         [
