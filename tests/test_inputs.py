@@ -157,7 +157,7 @@ def test_the_report_tells_it_in_a_line() -> None:
     )  # fmt: skip
     told = "Kinds: training output 32, kernel logs 1. Missing: kernel logs of gpu-a004, gpu-a005; scheduler records."
     assert told in " ".join(render_text(document).split())
-    assert r"Missing\: kernel logs of" in render_markdown(document)
+    assert "Missing: kernel logs of" in render_markdown(document)
 
 
 def test_a_kernel_log_that_is_there_is_not_asked_for(tmp_path: Path) -> None:
