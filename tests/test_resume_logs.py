@@ -18,6 +18,7 @@ from joblogs import (
     xid,
 )
 
+from correlator.attribution.runs import spread
 from correlator.pipeline import Diagnosis
 
 DIED = raises("RuntimeError: the job stops here", rank=0)
@@ -130,3 +131,7 @@ def test_runs_that_fail_alike_from_one_checkpoint(tmp_path: Path) -> None:
     found = diagnose(tmp_path, {"rank0.log": [*lines, *DIED]})
     assert found.resume.status == "unsafe"
     assert "met non-finite numbers again" in found.resume.reasons[0]
+
+
+def test_a_bad_number_in_a_job_whose_step_lines_were_not_collected_is_in_its_only_run():
+    assert spread([], 0, 12) == [(12, None)]
