@@ -133,7 +133,7 @@ def spread(runs: Sequence[Run], number: int, step: int) -> list[tuple[int, int |
     """Steps (first, last; None: to the end) whose saves hold what went wrong at ``step`` of a run.
 
     That run's own from there on, and all of later runs that went on from one of them. A later run that went on from an
-    older one writes the steps that it reaches anew, and those are good. Without step lines there is one run, the newest.
+    older one writes the steps that it reaches anew, and those are good. Without step lines all is one run.
     """
     newest = max(len(runs) - 1, 0)
     spans: list[tuple[int, int | None]] = [(step, None if number == newest else max(runs[number].reach, step))]
