@@ -26,6 +26,7 @@ from correlator.checkpoints.hints import hint_for
 from correlator.checkpoints.layouts import load_layouts
 from correlator.checkpoints.model import Findings, Reading
 from correlator.checkpoints.names import step_of
+from correlator.checkpoints.ocdbt import crc32c
 from correlator.checkpoints.parallel import WORKERS
 from correlator.checkpoints.pickles import Refused, read_pickle
 from correlator.checkpoints.torch_file import read_torch
@@ -452,16 +453,21 @@ def test_orbax_processes_that_were_never_merged(tree: Callable[[str], Path]) -> 
 
 
 @pytest.mark.parametrize("at", range(0, 110, 7))
-def test_a_damaged_manifest_of_a_database_is_survived(tree: Callable[[str], Path], at: int) -> None:
+def test_a_flipped_bit_in_the_manifest_of_a_database_is_found(tree: Callable[[str], Path], at: int) -> None:
     root = tree("orbax")
     flip(root / "20/state/manifest.ocdbt", at)
-    scan(root)
+    assert one(scan(root), 20).complete is False
+
+
+def test_the_checksum_of_a_known_text() -> None:
+    assert crc32c(b"123456789") == 0xE3069283
 
 
 def ocdbt_manifest(body: bytes) -> bytes:
     """A manifest of a database with any body, packed with zstd."""
     packed = zstandard.ZstdCompressor().compress(body)
-    return b"\x0c\xdb\x3a\x2a" + struct.pack("<Q", 18 + len(packed)) + b"\x00\x01" + packed + bytes(4)
+    whole = b"\x0c\xdb\x3a\x2a" + struct.pack("<Q", 18 + len(packed)) + b"\x00\x01" + packed
+    return whole + crc32c(whole).to_bytes(4, "little")
 
 
 @pytest.mark.parametrize(

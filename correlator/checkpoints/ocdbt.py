@@ -19,6 +19,8 @@ from correlator.checkpoints.model import Findings
 _MANIFEST, _NODE = b"\x0c\xdb\x3a\x2a", b"\x0c\xdb\x20\xde"
 MAX_BODY_BYTES = 64 << 20
 """A manifest or node, unpacked: nodes of real databases hold at most 8 MiB."""
+MAX_SUMMED_BYTES = 1 << 20
+"""A manifest or node whose checksum is verified, at some 10 MB/s; they have some kB."""
 MAX_NODES = 20_000
 MAX_NAMES = 1_000_000
 
@@ -128,6 +130,8 @@ def _unpacked(data: bytes, magic: bytes) -> _Body:
         raise _Malformed("does not begin as one: damaged or never written")
     if int.from_bytes(data[4:12], "little") != len(data):
         raise _Malformed(f"is cut short: {len(data)} bytes instead of {int.from_bytes(data[4:12], 'little')}")
+    if len(data) <= MAX_SUMMED_BYTES and crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
+        raise _Malformed("does not match its CRC-32C: damaged data")
     head = _Body(data[12:-4])
     if head.number() != 0:
         raise _Malformed("is of an unknown version")
@@ -144,6 +148,26 @@ def _unpacked(data: bytes, magic: bytes) -> _Body:
     if len(body) > MAX_BODY_BYTES:
         raise _Malformed("would unpack to an absurd size")
     return _Body(body)
+
+
+def _table() -> tuple[int, ...]:
+    rows = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        rows.append(value)
+    return tuple(rows)
+
+
+_CRC32C = _table()
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum of Castagnoli's polynomial; the nodes of a database have some kB, so plain Python will do."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _CRC32C[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
 
 
 def _roots(body: _Body) -> list[_Place]:
