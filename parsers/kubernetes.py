@@ -224,6 +224,14 @@ PARSER = Parser(
             sample="llm-worker-1   0/1     OOMKilled   1 (5m ago)   2h",
             not_samples=("llm-worker-1   1/1     Running     0            2h",),
         ),
+        Pattern(  # a pod that runs; how often its containers were started anew tells pods of one job apart
+            event="k8s.pod_listed",
+            literals=("  Running  ",),
+            regex=r"^(?:(?P<namespace>[a-z][\w-]*) +)?(?P<pod>[a-z0-9][\w.-]*) +\d+/\d+ +Running +(?P<restarts>\d+)\b",
+            severity="info",
+            sample="llm-worker-1   1/1     Running     1 (12m ago)  2h",
+            not_samples=("State:          Running      ",),
+        ),
         Pattern(
             event="k8s.node_status",
             literals=("NotReady",),

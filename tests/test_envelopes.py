@@ -144,6 +144,8 @@ CASES: list[tuple[str, FileContext, str, dict[str, Any]]] = [
     ("nid003871:2 out: 2024-05-01 07:40:18.000\tnid003871:2\tolmo.train:101\tINFO\tready", PLAIN, "ready",
      {"node": "nid003871", "local_rank": 2, "stream": "stdout", "timestamp_ns": AT, "key": "nid003871/2"}),
     ("i.pretrain/0 [default3]:x", PLAIN, "x", {"local_rank": 3, "key": "i.pretrain/0/default3"}),
+    ("Wed May  1 07:40:18 2024[3]<stderr>:x", PLAIN, "x", {"rank": 3}),
+    ("[3]<x>:x", PLAIN, "[3]<x>:x", {}),
     ("bench-nodes.node012 [stderr] [rank3]:[E501 07:40:18.404512345 a.cpp:1] x", PLAIN, "x", {"node": "node012", "rank": 3}),
     ("bench.D0 [stdout] x", PLAIN, "bench.D0 [stdout] x", {}),
     ("run1.node012.nolog [stderr] [rank3]:[E501 07:40:18.404512345 a.cpp:1] x", PLAIN, "x", {"node": "node012", "rank": 3}),

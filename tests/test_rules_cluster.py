@@ -374,9 +374,62 @@ XID = "[Mon Feb  2 22:52:45 2026] NVRM: Xid (PCI:0000:4c:00): 79, pid=4711, name
 def test_a_kernel_log_without_host_names_is_of_the_host_that_its_file_is_named_after(tmp_path):
     assert diagnose(tmp_path / "a", {"hgx-31.dmesg": [XID]}).initiator.nodes == ["hgx-31"]
     assert diagnose(tmp_path / "b", {"dmesg-hgx-31.txt": [XID]}).initiator.nodes == ["hgx-31"]
+    other = "[Mon Feb  2 22:52:44 2026] nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context"
+    assert diagnose(tmp_path / "c", {"hgx-31.dmesg": [other, XID]}).initiator.nodes == ["hgx-31"]
 
 
 def test_a_kernel_log_that_is_named_after_no_host_gives_none(tmp_path):
     assert diagnose(tmp_path / "a", {"dmesg-2026-02-02.txt": [XID]}).initiator.nodes == []
     assert diagnose(tmp_path / "b", {"dmesg.log": [XID]}).initiator.nodes == []
     assert diagnose(tmp_path / "c", {"train-31.log": [XID]}).initiator.nodes == []
+
+
+# --- pods that were started anew ------------------------------------------------------------------------------------
+
+RESET = "[pair.cc:589] Read error [192.0.2.17]:31022: Connection reset by peer"
+
+
+def pods(**restarts):
+    listed = [f"{n.replace('_', '-'):<18} 1/1     Running   {count}          3h2m" for n, count in restarts.items()]
+    reset = f"RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/{RESET[1:]}"
+    logs = {f"llm-worker-{n}.log": [*iterations(20), *raises(reset)] for n in (0, 1)}
+    return {"pods.txt": ["NAME               READY   STATUS    RESTARTS   AGE", *listed], **logs}
+
+
+def test_the_only_pod_of_a_job_that_was_restarted_is_the_one_that_died(tmp_path):
+    found = diagnose(tmp_path, pods(llm_worker_0=0, llm_worker_1=0, llm_worker_2=1, minio_0=14))
+    assert found.initiator.nodes == ["llm-worker-2"]
+    assert found.verdict.class_ == "unknown"
+
+
+def test_pods_of_other_jobs_may_have_restarted_as_often_as_they_like(tmp_path):
+    found = diagnose(tmp_path, pods(llm_worker_0=0, llm_worker_1=0, llm_worker_2=0, minio_0=14))
+    assert "restarted alone" not in findings(found)
+
+
+def test_pods_that_were_all_restarted_name_nobody(tmp_path):
+    found = diagnose(tmp_path, pods(llm_worker_0=2, llm_worker_1=2, llm_worker_2=2))
+    assert "restarted alone" not in findings(found)
+
+
+# --- a fabric that no node can open ---------------------------------------------------------------------------------
+
+
+def not_opened(host):
+    head = f"{host}:4711:4890 [0]"
+    return [
+        f"{head} nccl_net_ofi_domain_get_ep:969 NCCL WARN NET/OFI Creating new endpoint for domain 0x7f9b failed: x"
+    ]
+
+
+def test_a_fabric_that_every_node_is_refused_is_a_set_up_error_of_all(tmp_path):
+    found = diagnose(tmp_path, {f"{host}.log": not_opened(host) for host in ("gpu-a017", "gpu-a018")})
+    assert found.verdict.class_ == "configuration"
+    assert found.initiator.scope == "all"
+
+
+def test_a_fabric_that_one_node_is_refused_is_that_nodes(tmp_path):
+    fine = ["gpu-a018:4711:4890 [0] NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)"]
+    found = diagnose(tmp_path, {"gpu-a017.log": not_opened("gpu-a017"), "gpu-a018.log": fine})
+    assert found.initiator.scope == "node"
+    assert found.initiator.nodes == ["gpu-a017"]

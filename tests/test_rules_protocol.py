@@ -40,6 +40,38 @@ def per_rank(words, *, grid=(), last_steps=30):
     return files
 
 
+# --- the root of a communicator --------------------------------------------------------------------------------------
+
+
+def no_id(rank, reason):
+    return raises(
+        f"RuntimeError: [{rank}] is setting up NCCL communicator and retreiving ncclUniqueId from [0] via c10d key-value "
+        f"store by key '0', but store->get('0') got error: {reason}",
+        rank=rank,
+    )
+
+
+def test_the_root_that_never_wrote_the_communicators_id_is_missing(tmp_path):
+    late = "Timeout waiting for key: default_pg/0/0 after 1800000 ms"
+    found = diagnose(tmp_path, {f"rank_{r}.log": no_id(r, late) for r in (1, 2)})
+    assert found.initiator.ranks == [0]
+    assert found.verdict.class_ == "unknown"
+
+
+def test_a_store_that_went_away_says_nothing_about_the_root(tmp_path):
+    found = diagnose(tmp_path, {f"rank_{r}.log": no_id(r, "Connection reset by peer") for r in (1, 2)})
+    assert found.initiator.ranks == []
+
+
+def test_a_mismatch_that_nccl_saw_explains_the_error_that_it_raises(tmp_path):
+    seen = "gpu-a017:4711:4890 [7] init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls"
+    error = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:400, invalid usage, NCCL version 2.4.8"
+    found = diagnose(tmp_path, {"gpu-a017.log": [f"{seen} at and around rank 39.", *raises(error)]})
+    assert (found.verdict.class_, found.verdict.signature) == ("application", "nccl-mismatched-collective")
+    alone = diagnose(tmp_path / "alone", {"gpu-a017.log": raises(error)})
+    assert alone.verdict.signature != "nccl-mismatched-collective"
+
+
 # --- versions -------------------------------------------------------------------------------------------------------
 
 

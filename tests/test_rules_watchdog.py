@@ -320,3 +320,23 @@ def test_a_launcher_that_speaks_of_its_sixth_worker_may_have_more(tmp_path):
     waits = [line for rank in range(8, 16) for line in watchdog(rank, 700 + rank / 10, seq=2070)]
     found = diagnose(tmp_path, {"bench.log": harness("node12", [*waits, *worker_failed(710, 13, 5, -6)])})
     assert found.topology.nproc_per_node == 8
+
+
+def stuck(rank, at):
+    """The heartbeat monitor's words about a watchdog that does not return."""
+    head = watchdog(rank, at)[0].partition(" Watchdog caught")[0]
+    return [
+        f"{head} ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued"
+    ]
+
+
+def test_watchdogs_that_hang_after_a_time_out_waited_for_the_same_peer(tmp_path):
+    lines = [*watchdog(2, 700), *(line for r in (0, 1, 3) for line in stuck(r, 1180))]
+    found = diagnose(tmp_path, {"gpu-a017.log": [*iterations(20), *lines]})
+    assert found.verdict.signature != "c10d-watchdog-hang"
+
+
+def test_a_watchdog_that_hangs_before_anyone_gave_up_is_that_ranks(tmp_path):
+    lines = [*stuck(2, 500), *(line for r in (0, 1, 3) for line in watchdog(r, 700))]
+    found = diagnose(tmp_path, {"gpu-a017.log": [*iterations(20), *lines]})
+    assert found.initiator.ranks == [2]

@@ -136,11 +136,13 @@ def _with_node_from_others(finding: Finding, findings: Sequence[Finding]) -> Fin
 
 
 def _superseded(facts: Facts, finding: Finding, findings: Sequence[Finding]) -> bool:
-    """Whether another finding about the same ranks or nodes says what this one comes from."""
+    """Whether another finding about the same ranks, nodes or processes says what this one comes from."""
+    writers = {r.writer for r in finding.incident.rows}
     ranks, nodes = set(finding.incident.ranks), set(finding.incident.nodes)
     for other in findings:
         signature = facts.signatures.get(other.signature or "")
         same = ranks <= set(other.incident.ranks) if ranks else nodes <= set(other.incident.nodes)
+        same = same or writers <= {r.writer for r in other.incident.rows}
         if signature is not None and finding.signature in signature.supersedes and same:
             return True
     return False

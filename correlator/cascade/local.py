@@ -35,11 +35,22 @@ def own_error(facts: Facts) -> Iterator[Finding]:
     groups: dict[str, list[Incident]] = defaultdict(list)
     for incident in causes(facts):
         signature = facts.signatures.get(incident.signature or "")
+        if incident.event == "c10d.watchdog_hang" and _others_timed_out_before(facts, incident):
+            continue
         if signature is None or signature.blames not in ("job", "peer"):
             groups[incident.signature or f"{incident.event}:{_kind(incident)}"].append(incident)
     for incidents in groups.values():
         for together in _split_by_time(incidents):
             yield _own_error_finding(facts, together)
+
+
+def _others_timed_out_before(facts: Facts, incident: Incident) -> bool:
+    """Whether another rank had given up a collective by then: a watchdog that hangs later waited for the same peer."""
+    return any(
+        i.event == "c10d.watchdog_timeout" and set(i.ranks) - set(incident.ranks) and certainly_before(i, incident)
+        for i in facts.incidents
+        if facts.may_be_judged(i)
+    )
 
 
 def _ranks_by_report(facts: Facts, incidents: Sequence[Incident]) -> list[int]:
@@ -103,11 +114,13 @@ def _own_error_finding(facts: Facts, incidents: Sequence[Incident]) -> Finding:
         ranks = _ranks_behind(facts, ranks, sum(row.count for i in incidents for row in i.rows))
     at_start = all(facts.before_training(i.rows[0]) for i in incidents)
     everywhere = ranks == facts.expected_ranks() if remote else is_everywhere(facts, ranks, at_start)
+    every_node = not (ranks or about_node) and at_start and len(nodes) > 1 and nodes == sorted(facts.topology.nodes)
+    everywhere = everywhere or every_node
     class_: FailureClass = signature.class_ if signature else "application"
     if signature and signature.class_everywhere_at_start and everywhere and at_start:
         class_ = signature.class_everywhere_at_start
     scope: Scope = "rank" if len(ranks) == 1 else "ranks"
-    if everywhere and len(facts.expected_ranks()) > 1:
+    if every_node or (everywhere and len(facts.expected_ranks()) > 1):
         scope, ranks = "all", facts.expected_ranks()
         nodes = facts.topology.nodes_of(ranks) or nodes
     elif not ranks and nodes:
@@ -173,6 +186,8 @@ def _is_without_end(facts: Facts, incidents: Sequence[Incident]) -> bool:
 
 
 def _why_own(lead: Incident, ranks: Sequence[int], everywhere: bool, signature: Signature | None) -> str:
+    if everywhere and not lead.ranks and not ranks:
+        return "every node reports the same error, so no single one is to blame"
     if everywhere and len(ranks) > 1:
         if signature is not None and signature.subclass == "numerics":
             return "every rank reports it, as a sum hands one rank's bad number to all; whose it was is not told here"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from correlator.cascade.absence import PEER_LOST, loss_of, wave_kind
 from correlator.cascade.ends import stopped_after_the_end
-from correlator.cascade.findings import causes, is_everywhere, own_strength
+from correlator.cascade.findings import causes, finding_for, is_everywhere, own_strength
 from correlator.cascade.model import Facts, Finding, Incident
 from correlator.records import Row
 
@@ -193,3 +193,37 @@ def _own_error_elsewhere(facts: Facts, nodes: Sequence[str]) -> bool:
         and not set(i.nodes) & set(nodes)
         for i in facts.incidents
     )
+
+
+def restarted_alone(facts: Facts) -> Iterator[Finding]:
+    """Of the job's pods that run, the only one that was started anew, while the others complain of a lost peer.
+
+    Pods of other jobs may have restarted as often as they like; a job's pods differ in the number at their name's end.
+    """
+    families: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in facts.events("k8s.pod_listed"):
+        families[row.attr("pod").rstrip("0123456789")][row.attr("pod")] = row
+    complaining = {node for row in facts.rows if loss_of(facts, row) == "peer" and (node := row.node)}
+    for pods in families.values():
+        counts = {name: int(row.attr("restarts")) for name, row in pods.items()}
+        most = [name for name, count in counts.items() if count == max(counts.values())]
+        rest = {count for name, count in counts.items() if name not in most}
+        if len(pods) < 3 or len(most) != 1 or len(rest) != 1 or not complaining & set(counts) - set(most):
+            continue
+        place = facts.topology.node_named(most[0]) or most[0]
+        finding = finding_for(
+            facts,
+            "restarted alone",
+            facts.topology.ranks_on(place),
+            [pods[most[0]]],
+            trust="exit",
+            strength=0.6,
+            scope="node",
+            silent=True,
+            what=f"Pod {most[0]} was restarted and no other of its job",
+            why="its containers were started anew, and the others report a lost peer",
+            signature="rank-died",
+            control="kubectl logs --previous and the last state in kubectl describe pod say how it ended.",
+        )
+        finding.incident.nodes = (place,)
+        yield finding

@@ -22,6 +22,7 @@ from correlator.records import Row
 _NAMES_MISSING = (
     "c10d.barrier_missing",
     "c10d.desync_report",
+    "c10d.unique_id_failed",
     "nccl.ras_missing",
     "horovod.stalled",
     "jax.task_unhealthy",
@@ -125,7 +126,9 @@ def named_as_missing(facts: Facts) -> Iterator[Finding]:
     """A barrier or a desync report names the members that never came; the numbers are ranks of that group."""
     votes: dict[int, list[Row]] = defaultdict(list)
     for row in facts.judged(*_NAMES_MISSING):
-        stated = row.attr("missing_ranks") or row.attr("lagging_ranks") or row.attr("tasks")
+        stated = row.attr("missing_ranks") or row.attr("lagging_ranks") or row.attr("tasks") or row.attr("root")
+        if row.event == "c10d.unique_id_failed" and "imeout" not in row.attr("reason"):
+            continue  # the store went away, which says nothing about the group's root
         listed = expand_ranges(stated.replace(" ", ""))
         if ready := expand_ranges(row.attr("ready_ranks")):
             listed = [r for r in facts.expected_ranks() if r not in ready]

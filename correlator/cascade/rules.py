@@ -36,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     absence.silent_rank,
     absence.node_without_last_word,
     absence.silent_node,
+    outside.restarted_alone,
     absence.lost_by_the_controller,
     transport.store_host_gone,
     transport.no_route_at_start,

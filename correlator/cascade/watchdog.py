@@ -46,7 +46,7 @@ def behind_the_others(facts: Facts) -> Iterator[Finding]:
             facts,
             "lowest sequence number",
             elsewhere,
-            list(elsewhere.values()),
+            [*elsewhere.values(), *(r for r in facts.judged(*_TIMEOUTS) if r.rank in elsewhere)],
             trust="protocol",
             strength=0.75,
             what=f"Rank {fold_ranges(sorted(elsewhere))} never issued the collective that the others wait in",

@@ -16,6 +16,8 @@ _KUBECTL = re.compile(r"\[pod/([\w.-]+)/([\w.-]+)\] ")
 # [1,37]<stderr>:text · [prterun-node1-77@1,37]<stderr>: text · [ns,37][node1:4711]<stderr>: text
 MPI_TAG = re.compile(r"\[([\w.@-]+),(\d+)\](?:\[([\w.-]+):(\d+)\])?<(stdout|stderr|stddiag)>:")
 MPI_STAMP = re.compile(r"<(stdout|stderr|stddiag)>: ?")
+# Wed Aug 14 16:00:50 2019[3]<stderr>:text (horovodrun without MPI)
+_HOROVOD_TAG = re.compile(r"\[(\d{1,6})\]<(stdout|stderr)>:")
 # nid003871:0 out: text
 _HOST_SLOT = re.compile(r"([A-Za-z][\w.-]*\d[\w.-]*):(\d{1,4}) (out|err): ?")
 # i.pretrain/0 text (torchx role and replica)
@@ -75,7 +77,12 @@ def kubectl(text: str, p: Peeled, ctx: FileContext) -> str | None:
 
 
 def mpi(text: str, p: Peeled, ctx: FileContext) -> str | None:
-    """Open MPI's tag: job and rank, with host and pid where it is detailed."""
+    """Open MPI's tag: job and rank, with host and pid where it is detailed. Horovod's own: the rank alone."""
+    if ">:" in text and (own := _HOROVOD_TAG.match(text)):
+        p.claim_rank(int(own[1]))
+        p.identity.append(own[1])
+        p.stream = own[2]
+        return text[own.end() :]
     match = MPI_TAG.match(text) if ">:" in text else None
     if not match:
         return None

@@ -202,10 +202,13 @@ def _nodes_from_paths(
 
 
 def _host_of_kernel_log(summary: FileSummary) -> str | None:
-    """The host in the name of a file that the kernel alone writes, where one part of the name looks like a host's."""
+    """The host in the name of a file that the kernel alone writes, where one part of the name looks like a host's.
+
+    Lines of no known emitter that merely sound like an error may stand in it, too.
+    """
     last = re.sub(r"(?:\.(?:log|txt|gz|zst|xz|bz2))+$", "", summary.name.rpartition("/")[2])
     match = _HOST_OF_KERNEL_LOG.fullmatch(last)
-    if summary.emitters != ("kernel",) or match is None:
+    if not {"kernel"} <= set(summary.emitters) <= {"kernel", "log"} or match is None:
         return None
     hosts = [t for t in match.groups() if t and re.search(r"\d", t) and _host_shape(t)]
     return hosts[0] if len(hosts) == 1 else None
