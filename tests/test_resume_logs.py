@@ -14,6 +14,7 @@ from joblogs import (
     raises,
     save_finished,
     save_started,
+    watchdog,
     worker_failed,
     xid,
 )
@@ -118,6 +119,17 @@ def test_the_whole_run_of_a_framework_that_announces_saves(tmp_path: Path) -> No
 )
 def test_signs_of_a_start(lines: list[str], tmp_path: Path) -> None:
     assert diagnose(tmp_path, {"rank0.log": lines}).resume.status == "no-checkpoint"
+
+
+@pytest.mark.parametrize(("seq", "status"), [(1, "no-checkpoint"), (4711, "unknown")])
+def test_the_first_collective_of_all_comes_before_any_save(seq: int, status: str, tmp_path: Path) -> None:
+    waits = {f"rank_{r}.log": watchdog(r, 700, seq=seq) for r in range(3)}
+    assert diagnose(tmp_path, waits).resume.status == status
+
+
+def test_the_first_collective_of_a_group_that_is_made_later_shows_no_start(tmp_path: Path) -> None:
+    waits = {f"rank_{r}.log": watchdog(r, 700, seq=1, group="12(expert_pg)") for r in range(3)}
+    assert diagnose(tmp_path, waits).resume.status == "unknown"
 
 
 def test_runs_that_fail_alike_from_one_checkpoint(tmp_path: Path) -> None:

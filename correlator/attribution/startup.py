@@ -15,6 +15,10 @@ _ANNOUNCES = frozenset({"megatron", "deepspeed"})
 _ANNOUNCING_CODE = re.compile(r"/(?:olmo|olmo_core|megatron|deepspeed)/")
 #: Lightning, by its package in tracebacks: it saves without a line.
 _LIGHTNING = re.compile(r"/(?:lightning|pytorch_lightning|lightning_fabric)/")
+#: A collective with at most this number is one of those with which a set-up begins.
+_FIRST_COLLECTIVES = 1
+#: The group of all ranks, which is the first one made; old versions print no number.
+_DEFAULT_GROUP = (None, "", "0")
 #: More collectives than a set-up takes mean that training went on, whether or not its step lines were kept.
 _SETUP_COLLECTIVES = 50
 #: Events that only a running training gives.
@@ -25,13 +29,20 @@ _TRAINING = frozenset(
 _START_AREAS = frozenset({"rendezvous", "scheduler", "version", "topology"})
 #: Events of a start that did not succeed, and of the work before the first step.
 _START_EVENTS = frozenset(
-    {"c10d.store_timeout", "c10d.barrier_missing", "c10d.clients_missing", "trainer.activity", "megatron.from_scratch"}
+    {
+        "c10d.store_timeout",
+        "c10d.barrier_missing",
+        "c10d.clients_missing",
+        "c10d.unique_id_failed",
+        "trainer.activity",
+        "megatron.from_scratch",
+    }
 )
 #: Calls that set a job up, as they stand among the frames of a traceback.
 _START_CALLS = re.compile(
     r"(?:^|;)(?:init_process_group|initialize_\w+|_?initialize|from_pretrained|load_dataset|parse_args|validate_args|"
     r"setup\w*|build_\w+|read_\w*config|\w*init|_find_and_load|load_checkpoint|"
-    r"load_state_dict)@|^<module>@[^;]*;(?:main@[^;]*;)?__init__@"
+    r"load_state_dict|_create_tcp_store|_create_c10d_store|_verify_param_shape_across_processes)@|^<module>@[^;]*;(?:main@[^;]*;)?__init__@"
 )
 #: A container that a scheduler could not start.
 _NO_CONTAINER = re.compile(r"start container|task_init\(\) failed|import docker image")
@@ -54,8 +65,8 @@ def why_nothing_saved(facts: Facts, chosen: Finding | None) -> str:
         return ""
     if any(r.emitter in ("vllm", "sglang") for r in facts.rows):
         return "it is an inference server, which saves no training state"
-    shown = any(_at_the_start(r) for r in facts.rows) or _communicators_not_up(facts)
-    if chosen is not None and (shown or _of_the_start(chosen)):
+    shown = any(_at_the_start(r) for r in facts.rows) or _communicators_not_up(facts) or _first_collectives(facts)
+    if (shown and facts.incidents) or (chosen is not None and (shown or _of_the_start(chosen))):
         return "it failed during start-up, before its first training step, so there was nothing to save"
     return ""
 
@@ -86,6 +97,14 @@ def _communicators_not_up(facts: Facts) -> bool:
     """Whether ranks began to set up communicators and none was finished."""
     phases = {r.attr("phase") for r in facts.events("nccl.init")}
     return "START" in phases and "COMPLETE" not in phases
+
+
+def _first_collectives(facts: Facts) -> bool:
+    """Whether ranks gave up in the first collective of the default group, and no rank went further."""
+    waits = facts.judged("c10d.watchdog_timeout")
+    numbers = [r.seq for r in facts.rows if r.seq is not None]
+    in_default = all(r.process_group in _DEFAULT_GROUP for r in waits)
+    return bool(waits) and in_default and max(numbers, default=0) <= _FIRST_COLLECTIVES
 
 
 def _announces_saves(row: Row) -> bool:
