@@ -65,4 +65,5 @@ function fromAddress() {
   show();
 }
 window.addEventListener("hashchange", fromAddress);
-fromAddress();
+if (location.hash) fromAddress();
+else show(); // for what was typed before this script was there
