@@ -1,7 +1,8 @@
 """Entries near a text that none fits exactly: a torn line, a phrase from memory, a few words.
 
-Two signs are counted over an entry's title, id, literals, questions and the sample lines it must hit: whether the text
-stands there as a phrase, and which share of the text's words occurs there, rare words counting more than common ones.
+Two signs are counted over an entry's title, id, literals and the sample lines it must hit: whether the text stands there
+as a phrase, and which share of the text's words occurs there, rare words counting more than common ones. Of its questions
+only phrases count: the words of prose are in any sentence.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from correlator.signatures.index import text_holds
@@ -43,10 +45,10 @@ def _entries() -> tuple[tuple[_Entry, ...], dict[str, float]]:
     for s in load_signatures():
         headline = f"{s.title}\n{s.id.replace('-', ' ')}"
         lines = (sample.line for sample in s.samples if sample.hit)
-        stated = (*(other.text for other in s.literals), *(each.ask for each in s.questions))
-        texts = [headline, *stated, *s.match.contains, *s.match.all_of, *lines]
-        phrases = "\n".join(f" {' '.join(_words(text))} " for text in texts)
-        found.append(_Entry(s, phrases, frozenset(phrases.split()), frozenset(_words(headline))))
+        printed = [headline, *(other.text for other in s.literals), *s.match.contains, *s.match.all_of, *lines]
+        words = [_words(text) for text in printed]
+        phrases = "\n".join(f" {' '.join(each)} " for each in (*words, *(_words(each.ask) for each in s.questions)))
+        found.append(_Entry(s, phrases, frozenset(chain.from_iterable(words)), frozenset(_words(headline))))
     counts = Counter(word for entry in found for word in entry.words)
     return tuple(found), {word: math.log(1 + len(found) / count) for word, count in counts.items()}
 
@@ -69,7 +71,7 @@ def _titles() -> dict[str, list[Signature]]:
     return found
 
 
-def nearest(text: str, limit: int = 5) -> list[Signature]:
+def nearest(text: str, limit: int = 8) -> list[Signature]:
     """Up to ``limit`` entries near ``text``, best first; empty where nothing of it is known."""
     entries, weights = _entries()
     words = _words(text)
