@@ -1,8 +1,8 @@
 """Entries near a text that none fits exactly: a torn line, a phrase from memory, a few words.
 
-Two signs are counted over an entry's title, id, literals and the sample lines it must hit: whether the text stands there
-as a phrase, and which share of the text's words occurs there, rare words counting more than common ones. Of its questions
-only phrases count: the words of prose are in any sentence.
+Two signs are counted over an entry's title, id, literals and the sample lines it must hit: whether the text stands
+there as a phrase, and which share of the text's words occurs there, rare words counting more than common ones. Of its
+questions only phrases count: the words of prose are in any sentence.
 """
 
 from __future__ import annotations
