@@ -17,7 +17,7 @@ PARSER = Parser(
             literals=("setting kernel carrier: down", " oper down", "link flapped more than ", "setting protodown"),
             regex=r"(?:nic_set_carrier: (?P<port>[\w.-]+): setting kernel carrier: (?P<state>down)|"
             r"libnl: (?P<port_of_kernel>[\w.-]+), family \d+, ifi \d+, (?P<oper>oper down)|"
-            r"(?<![\w.-])(?P<port_flapped>[\w.-]+) "
+            r"\b(?P<port_flapped>[\w.-]{1,64}) "
             r"(?P<what>link flapped more than \d+ times in the last \d+ seconds).*)",
             sample="nic.c:213 nic_set_carrier: swp17: setting kernel carrier: down",
             severity="warning",

@@ -1,4 +1,4 @@
-"""The browser that tests of pages share."""
+"""What tests share: a terminal of no stated width, and the browser for tests of pages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_stated_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell or a runner of tests may export its own, and lines would break elsewhere."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture(scope="module")

@@ -247,8 +247,9 @@ def test_an_object_store_error_that_ends_a_traceback_is_left_to_the_traceback() 
     assert find(storage.PARSER, f"upload failed: {error}")["code"] == "SlowDown"
 
 
-def test_a_pod_that_runs_is_no_event() -> None:
-    assert find(kubernetes.PARSER, "llm-worker-0   1/1     Running     0             2h") == {}
+def test_a_pod_that_runs_is_only_listed() -> None:
+    running = find(kubernetes.PARSER, "llm-worker-0   1/1     Running     0             2h")
+    assert running == {"event": "k8s.pod_listed", "pod": "llm-worker-0", "restarts": "0"}
     assert find(kubernetes.PARSER, "llm-worker-1   0/1     OOMKilled   1 (5m ago)    2h")["pod"] == "llm-worker-1"
 
 

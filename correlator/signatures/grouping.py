@@ -20,6 +20,9 @@ from correlator.signatures.index import FIRST_TEXT, LAST_TEXT, NUMBER, Index
 # Rows taken together: their texts are in memory several times over.
 _SLICE = 10_000
 
+#: The signature's id of each group of rows: event, masked text, spelled numbers, facts.
+_Groups = dict[tuple[str | None, ...], str | None]
+
 
 def _fact_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     if name in COLUMNS:
@@ -48,11 +51,17 @@ def _texts(table: pa.Table, parts: Sequence[tuple[str, str]], *start: str) -> pl
 
 def group_and_match(table: pa.Table, index: Index) -> list[str | None]:
     """The id of the best signature of each row of an event table."""
-    slices = (table.slice(start, _SLICE) for start in range(0, table.num_rows, _SLICE))
-    return [found for part in slices for found in _match_slice(part, index)]
+    ids: list[str | None] = []
+    # What repeats in the next slice is not matched again; of earlier ones nothing is kept, so that memory is bounded.
+    matched: _Groups = {}
+    for start in range(0, table.num_rows, _SLICE):
+        part, matched = _match_slice(table.slice(start, _SLICE), index, matched)
+        ids += part
+    return ids
 
 
-def _match_slice(table: pa.Table, index: Index) -> list[str | None]:
+def _match_slice(table: pa.Table, index: Index, before: _Groups) -> tuple[list[str | None], _Groups]:
+    """The id of each row, and of each group that occurs; those of ``before`` are known."""
     facts = [f"fact:{name}" for name in index.facts]
     frame = pl.DataFrame(
         [
@@ -73,13 +82,16 @@ def _match_slice(table: pa.Table, index: Index) -> list[str | None]:
         .list.join(" ")
         .alias("spelled"),
     )
-    groups = keyed.group_by("event", "masked", "spelled", *facts, maintain_order=True).agg(
-        pl.col("row"), pl.col("first", "last").first()
-    )
-    ids: list[str | None] = []
-    for group in groups.iter_rows(named=True):
-        known = {name: group[f"fact:{name}"] for name in index.facts}
-        found = index.best(group["event"] or "", group["first"], group["last"], known.get)
-        ids.append(found.id if found else None)
-    filled = groups.select("row").with_columns(pl.Series("signature", ids, dtype=pl.String)).explode("row").sort("row")
-    return filled["signature"].to_list()
+    key = ("event", "masked", "spelled", *facts)
+    groups = keyed.group_by(key, maintain_order=True).agg(pl.col("row"), pl.col("first", "last").first())
+    matched: _Groups = {}
+    for group, first, last in zip(groups.select(key).iter_rows(), groups["first"], groups["last"], strict=True):
+        if group in before:
+            matched[group] = before[group]
+            continue
+        event, _, _, *values = group
+        found = index.best(event or "", first, last, dict(zip(index.facts, values, strict=True)).get)
+        matched[group] = found.id if found else None
+    ids = pl.Series("signature", matched.values(), dtype=pl.String)
+    filled = groups.select("row").with_columns(ids).explode("row").sort("row")
+    return filled["signature"].to_list(), matched
