@@ -2,8 +2,8 @@
 
     python benchmarks/fuzz.py --inputs 1000000 [--seconds 3600] [--seed 0]
 
-An input is a line through envelopes and stamps, a line of a log through all parsers, or an archive. It fails when one
-raises, takes longer than 10 s of processor time, or memory grows; the seed that made it is printed, and
+An input is a line through envelopes and stamps, a line of a log through all parsers, a report of many lines, an
+archive, a folder of logs through the whole diagnosis, or a checkpoint. It fails when one raises, takes longer than 10 s of processor time, or memory grows; the seed that made it is printed, and
 `--replay TARGET SEED` runs it alone. The dev dependencies must be installed.
 """
 
@@ -51,11 +51,29 @@ def _archive(seed: int, folder: Path) -> int:
     return 1
 
 
+def _document(seed: int, folder: Path) -> int:
+    mutations.check_log(mutations.document(random.Random(seed)), folder)
+    return 1
+
+
+def _diagnosis(seed: int, folder: Path) -> int:
+    mutations.check_diagnosis(random.Random(seed), folder)
+    return 1
+
+
+def _checkpoint(seed: int, folder: Path) -> int:
+    mutations.check_checkpoint(random.Random(seed), folder)
+    return 1
+
+
 #: What is fuzzed, and how many times in one round.
 TARGETS: dict[str, tuple[Callable[[int, Path], int], int]] = {
     "line": (_line, 500),
     "log": (_log, 1),
     "archive": (_archive, 20),
+    "document": (_document, 5),
+    "diagnosis": (_diagnosis, 1),
+    "checkpoint": (_checkpoint, 5),
 }
 
 

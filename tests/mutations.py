@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -10,15 +11,20 @@ from pathlib import Path
 import numpy as np
 from packing import ARCHIVES, COMPRESS, link, tar
 
+from correlator.checkpoints import scan
 from correlator.containers.unpack import harmless_name
+from correlator.diagnosis import to_json
 from correlator.discovery import discover
 from correlator.envelopes.file_context import JobContext, file_context
 from correlator.envelopes.layouts import learn_layout
 from correlator.envelopes.peel import peel
 from correlator.errors import NothingReadable
 from correlator.ingest import ingest
+from correlator.pipeline import diagnose
 from correlator.plugins import load_parsers
 from correlator.timestamps import Clock, dated_stamps_ns, match_stamp
+
+_FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 #: A log line is shorter; longer ones only cost time here.
 _LONGEST = 4000
@@ -45,8 +51,7 @@ _ENVELOPES = (
 def seeds() -> tuple[bytes, ...]:
     """Lines to start from: samples of all patterns, and lines of the fixtures."""
     samples = [s for parser in load_parsers() for p in parser.patterns for s in (p.sample, *p.not_samples) if s]
-    folder = Path(__file__).parents[1] / "fixtures" / "parsers"
-    lines = [line for path in sorted(folder.glob("*.log")) for line in path.read_bytes().split(b"\n")]
+    lines = [line for path in sorted((_FIXTURES / "parsers").glob("*.log")) for line in path.read_bytes().split(b"\n")]
     return tuple(dict.fromkeys([sample.encode() for sample in samples] + [line for line in lines if line]))
 
 
@@ -161,3 +166,46 @@ def check_archive(content: bytes, folder: Path) -> int:
             assert part == harmless_name(part), f"a name that leads out: {source.name!r}"
         assert source.size <= 64 << 20, "a copy larger than anything that was packed"
     return len(found.files)
+
+
+@lru_cache(maxsize=3)
+def _trees(kind: str) -> tuple[Path, ...]:
+    return tuple(sorted(path for path in (_FIXTURES / kind).iterdir()))
+
+
+def document(rng: random.Random) -> bytes:
+    """What a program printed over many lines (JSON, tables, reports), damaged as a whole."""
+    return mutated(rng.choice(_trees("parsers")).read_bytes(), rng, 6)
+
+
+def damaged_tree(kind: str, rng: random.Random, target: Path) -> None:
+    """A copy at ``target`` of one of the fixtures of a kind; some of its files are damaged, emptied or gone."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(rng.choice(_trees(kind)), target)
+    files = sorted(path for path in target.rglob("*") if path.is_file())
+    for path in rng.sample(files, min(len(files), rng.randrange(1, 5))):
+        if rng.random() < 0.2:
+            path.unlink()
+        else:
+            path.write_bytes(mutated(path.read_bytes(), rng, 6) if rng.random() < 0.9 else b"")
+
+
+def check_diagnosis(rng: random.Random, folder: Path) -> None:
+    """A damaged folder of logs through the whole of ``diagnose``, twice: one answer, and every line cited is there."""
+    damaged_tree("cases", rng, folder / "case")
+    try:
+        first, again = (diagnose(folder / "case" / "logs", workers=1) for _ in range(2))
+    except NothingReadable:
+        return
+    assert to_json(first.document) == to_json(again.document), "two answers to one question"
+    assert first.html()
+    for cited in first.document.evidence:
+        size = (folder / "case" / "logs" / cited.file).stat().st_size
+        assert 0 <= cited.byte_offset < size, "evidence outside its file"
+
+
+def check_checkpoint(rng: random.Random, folder: Path) -> None:
+    """A damaged checkpoint, looked at from outside and read as a whole."""
+    damaged_tree("checkpoints", rng, folder / "checkpoint")
+    for deep in (False, True):
+        scan(folder / "checkpoint", deep=deep)

@@ -59,3 +59,21 @@ def test_logs_made_of_real_lines(folder: Path, seed: int) -> None:
 @given(SEEDS)
 def test_archives(folder: Path, seed: int) -> None:
     mutations.check_archive(mutations.archive(random.Random(seed)), folder)
+
+
+@QUICK
+@given(SEEDS)
+def test_reports_of_many_lines(folder: Path, seed: int) -> None:
+    mutations.check_log(mutations.document(random.Random(seed)), folder)
+
+
+@settings(QUICK, max_examples=12)
+@given(SEEDS)
+def test_damaged_folders_of_logs_are_diagnosed(folder: Path, seed: int) -> None:
+    mutations.check_diagnosis(random.Random(seed), folder)
+
+
+@QUICK
+@given(SEEDS)
+def test_damaged_checkpoints(folder: Path, seed: int) -> None:
+    mutations.check_checkpoint(random.Random(seed), folder)
