@@ -3,8 +3,9 @@
     python benchmarks/fuzz.py --inputs 1000000 [--seconds 3600] [--seed 0]
 
 An input is a line through envelopes and stamps, a line of a log through all parsers, a report of many lines, an
-archive, a folder of logs through the whole diagnosis, or a checkpoint. It fails when one raises, takes longer than 10 s of processor time, or memory grows; the seed that made it is printed, and
-`--replay TARGET SEED` runs it alone. The dev dependencies must be installed.
+archive, a folder of logs through the whole diagnosis, or a checkpoint. It fails when one raises, takes longer than 10 s
+of processor time, or memory grows; the seed that made it is printed, and `--replay TARGET SEED` runs it alone. The dev
+dependencies must be installed.
 """
 
 from __future__ import annotations
