@@ -11,7 +11,7 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from correlator.checkpoints import Checkpoint, Inventory, inventory, scan, torch_file
-from correlator.checkpoints.disk import Folder
+from correlator.checkpoints.disk import File, Folder
 from correlator.checkpoints.finite import Tensor, check, tally
 from correlator.checkpoints.hints import hint_for
 from correlator.checkpoints.layouts import load_layouts
@@ -752,6 +752,45 @@ def test_a_named_pipe_is_not_opened(tree: Callable[[str], Path]) -> None:
     found = one(scan(root), 10)
     assert found.complete is False
     assert any("neither a file nor a directory" in p for p in found.problems)
+
+
+def a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", sorted(folder.name for folder in FIXTURES.iterdir()))
+@pytest.mark.parametrize(
+    "change",
+    [Path.unlink, lambda file: os.truncate(file, file.stat().st_size - 1), lambda file: os.truncate(file, 1 << 20), a_pipe, a_folder],
+    ids=["gone", "shorter", "longer", "a pipe", "a folder"],
+)  # fmt: skip
+def test_a_file_that_changes_between_listing_and_reading_leaves_it_open(
+    tree: Callable[[str], Path], name: str, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, opened = tree(name), File.open
+    changed: list[str] = []
+
+    def late(file: File) -> BinaryIO:
+        if not changed and file.name != "commit_success.txt":  # of this mark only the presence counts
+            change(file.path)
+            changed.append(file.rel)
+        return opened(file)
+
+    monkeypatch.setattr(File, "open", late)
+    one = next(one for one in scan(root).checkpoints if one.path == "." or _holds(one, changed[0]))
+    assert one.complete is not True
+    assert any("cannot be read" in problem for problem in one.problems)
+
+
+def _holds(one: Checkpoint, rel: str) -> bool:
+    return rel.startswith(one.path.partition("{rank}")[0])
 
 
 def test_unreadable_directory_is_no_proof_of_loss(tree: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ Source: PyTorch ``torch/distributed/checkpoint/{metadata,filesystem}.py``, 2.0 t
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 from collections import defaultdict
@@ -78,10 +79,20 @@ def is_dcp(folder: Folder) -> bool:
 
 def read_metadata(data: bytes) -> Metadata:
     """Parse ``.metadata``. Raises Refused when it is not what DCP writes."""
-    root, _ = read_pickle(data)
-    if not isinstance(root, Call) or not root.name.endswith(".Metadata"):
-        raise Refused("is not that of a Metadata object")
-    fields = attributes(root)
+    # The collector would walk the millions of objects of a large one again and again and find none to free.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        root, _ = read_pickle(data)
+        if not isinstance(root, Call) or not root.name.endswith(".Metadata"):
+            raise Refused("is not that of a Metadata object")
+        return _metadata(attributes(root))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _metadata(fields: dict[str, Any]) -> Metadata:
     result = Metadata()
     total = 0
     for fqn, entry in _pairs(fields.get("state_dict_metadata")):
@@ -245,7 +256,8 @@ def read_item(folder: Folder, metadata: Metadata, fqn: str, findings: Findings, 
         with file.open() as stream:
             window = Window(stream, item.offset, item.length)
             return inspect_stream(window, item.length, findings, reading, label=shown(fqn, 120), files=1)
-    except OSError:
+    except OSError as error:
+        findings.doubt(f"{file.name}: cannot be read: {error.strerror or error}")
         return None
 
 

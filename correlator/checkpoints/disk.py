@@ -50,13 +50,14 @@ class File:
 
     def open(self) -> BinaryIO:
         """The open file at position 0; of a small one the whole content, because each access to a parallel file system
-        costs more than the bytes. Raises OSError, also when it is no regular file any more."""
+        costs more than the bytes. Raises OSError, also when it is no regular file any more or of another length."""
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self.path, flags)
         stream = os.fdopen(descriptor, "rb")
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != self.size:
             stream.close()
-            raise OSError("not a regular file")
+            raise OSError("it changed while the directory was read")
         if self.size > SMALL_BYTES:
             return stream
         with stream:
@@ -69,7 +70,7 @@ class File:
     def bytes(self, limit: int = 64 << 20) -> bytes:
         """The content. Raises OSError, also when it is longer than ``limit`` bytes."""
         if self.size > limit:
-            raise OSError(f"larger than {limit >> 20} MiB")
+            raise OSError(f"it has {self.size} bytes, more than are read of such a file")
         with self.open() as stream:
             return stream.read(limit)
 

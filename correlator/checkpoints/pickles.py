@@ -115,12 +115,19 @@ class _Machine:
             opcode = data[self.at]
             self.at += 1
             # The memo is half of all opcodes: a call for each would be half of the time.
-            if opcode == 0x71 and self.at < size:  # BINPUT
-                memo[data[self.at]] = stack[-1]
-                self.at += 1
+            if opcode == 0x94:  # MEMOIZE
+                memo[len(memo)] = stack[-1]
                 continue
             if opcode == 0x68 and self.at < size:  # BINGET
                 stack.append(memo[data[self.at]])
+                self.at += 1
+                continue
+            if opcode == 0x6A and self.at + 4 <= size:  # LONG_BINGET
+                stack.append(memo[int.from_bytes(data[self.at : self.at + 4], "little")])
+                self.at += 4
+                continue
+            if opcode == 0x71 and self.at < size:  # BINPUT
+                memo[data[self.at]] = stack[-1]
                 self.at += 1
                 continue
             if opcode == 0x2E:  # STOP
@@ -206,8 +213,16 @@ _constant("(", lambda: _MARK)
 
 
 def _number(code: str, layout: str, size: int) -> None:
-    unpack = struct.Struct(layout).unpack
-    _TABLE[ord(code)] = lambda m: m.stack.append(unpack(m.take(size))[0])
+    unpack = struct.Struct(layout).unpack_from
+
+    def handler(m: _Machine) -> None:
+        at = m.at
+        m.at = at + size
+        if m.at > len(m.data):
+            raise Ended("the pickle ends early")
+        m.stack.append(unpack(m.data, at)[0])
+
+    _TABLE[ord(code)] = handler
 
 
 _number("K", "<B", 1)
@@ -271,9 +286,10 @@ def _dup(m: _Machine) -> None:
 
 def _tuple_of(count: int) -> Callable[[_Machine], None]:
     def handler(m: _Machine) -> None:
-        if len(m.stack) < count:
+        stack = m.stack
+        if len(stack) < count:
             raise Refused("malformed pickle: stack too short")
-        m.stack[-count:] = [tuple(m.stack[-count:])]
+        stack[-count:] = (tuple(stack[-count:]),)
 
     return handler
 
@@ -326,6 +342,8 @@ def _appends(m: _Machine) -> None:
 
 def _key(value: Any) -> Any:
     """A key whose hash costs nothing: nested tuples that share parts would cost exponential time."""
+    if isinstance(value, str | Call):
+        return value
     if isinstance(value, tuple):
         if any(isinstance(part, tuple) for part in value):
             raise Refused("a nested tuple as a key")
