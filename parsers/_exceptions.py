@@ -14,6 +14,8 @@ MESSAGE_LIMIT = 1000
 _LAUNCHER_TYPES = re.compile(r"(?:^|\.)(?:ChildFailedError|SignalException)$")
 _STARTS_RANKS = re.compile(r"^Command '?\[?.*python.*(?:--local[-_]rank|\.py\b)")
 _WORKER = re.compile(r"^Caught \w+ in DataLoader worker process (\d+)")
+#: PyTorch's compiled classes and functions have no frame of their own; the line that calls one names it.
+_COMPILED = re.compile(r"\btorch\._C\.([A-Z]\w+)\(")
 _CHECKPOINT_RANKS = re.compile(r"ranks:dict_keys\(\[([\d, ]*)\]\)")
 
 
@@ -29,14 +31,17 @@ def exception_fields(head: Stack) -> dict[str, object]:
     """Attributes of one chain of exceptions.
 
     ``type`` and ``message`` (its first line) are of the exception raised first, ``outer_type`` and ``outer_message`` of
-    the last one of a chain. ``frames``, ``site``, ``call_text``, ``call``: see ``_frames.describe``. ``worker``: number
-    of the DataLoader worker it comes from. ``remote_ranks``: the ranks that a distributed checkpoint says failed, as
+    the last one of a chain. ``frames``, ``site``, ``call_text``, ``call``: see ``_frames.describe``. ``compiled``:
+    PyTorch's compiled class, such as ``PyTorchFileReader``, that raised it. ``worker``: number of the DataLoader worker
+    it comes from. ``remote_ranks``: the ranks that a distributed checkpoint says failed, as
     ``3,5``. ``launcher``: ``true`` if the launcher, not a rank, raised it.
     """
     stacks = head.below()
     root, outer = head.root(), outer_exception(head)
     fields: dict[str, object] = {"type": root.type or "unknown", "message": root.message[:MESSAGE_LIMIT]}
     fields |= describe(root.frames, message=root.message)
+    if root.frames and (compiled := _COMPILED.search(root.frames[-1].code)):
+        fields["compiled"] = compiled[1]
     if outer is not None:
         fields |= {"outer_type": outer.type or "unknown", "outer_message": outer.message[:MESSAGE_LIMIT]}
         if own_frame(root.frames) is None and own_frame(outer.frames) is not None:
