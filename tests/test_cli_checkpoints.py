@@ -21,9 +21,10 @@ def test_text_lists_all_and_offers_one(capsys: Capture) -> None:
     assert main(["checkpoints", str(FIXTURES / "megatron_legacy")]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"2 checkpoints in {FIXTURES / 'megatron_legacy'}\n")
-    assert "complete    step 20  iter_0000020  (megatron-legacy, tp=2 pp=2" in out
+    assert "NOT FINITE step 20  iter_0000020\n           megatron-legacy, tp=2 pp=2" in out
     assert "NaN in 1 of 64 values" in out
-    assert f"Resume: safe\n  from {FIXTURES / 'megatron_legacy' / 'iter_0000010'}" in out
+    assert "complete   step 10  iter_0000010\n" in out
+    assert f"Resume: safe\n  from {FIXTURES / 'megatron_legacy' / 'iter_0000010'}\n" in out
     assert "to resume: --load" in out
 
 
@@ -64,19 +65,33 @@ def test_sizes_of_the_run_to_come(
     assert found["resume"]["status"] == status
 
 
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("name", sorted(folder.name for folder in FIXTURES.iterdir()))
+def test_lines_fit_the_terminal(
+    name: str, width: int, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(FIXTURES / name, tmp_path / "saves")
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.chdir(tmp_path)
+    assert main(["checkpoints", "saves", "--world-size", "64", "--tp", "4", "--pp", "8"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= width
+
+
 def test_a_broken_newest_one_is_passed_over(tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "ckpt"
     shutil.copytree(FIXTURES / "hf_trainer", folder)
     (folder / "checkpoint-20" / "trainer_state.json").unlink()
     assert main(["checkpoints", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert "INCOMPLETE  step 20" in out
+    assert "INCOMPLETE step 20" in out
     assert f"from {folder / 'checkpoint-10'}" in out
 
 
 def test_an_empty_folder_and_none_at_all(tmp_path: Path, capsys: Capture) -> None:
     assert main(["checkpoints", str(tmp_path)]) == 0
-    assert "Resume: there is nothing to resume from here" in capsys.readouterr().out
+    assert capsys.readouterr().out == (
+        f"0 checkpoints in {tmp_path}\n\nResume: there is nothing to resume from here\n  - no checkpoint in {tmp_path}\n"
+    )
     assert main(["checkpoints", str(tmp_path / "missing")]) == 2
     assert "no checkpoint directory" in capsys.readouterr().err
 
@@ -97,7 +112,7 @@ def test_what_other_sizes_mean_is_told(capsys: Capture) -> None:
 def test_size_and_commit_mark_are_listed(capsys: Capture) -> None:
     assert main(["checkpoints", str(FIXTURES / "megatron_core")]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"world=2, \d+\.\d kB, metadata.json is there\)", out)
+    assert re.search(r"world=2, \d+\.\d kB, metadata.json is there\n", out)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes are Linux's")

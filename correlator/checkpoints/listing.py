@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from correlator.checkpoints.fit import fit
 from correlator.checkpoints.model import Checkpoint, Inventory, Rescale
 from correlator.checkpoints.resume import judge
-from correlator.checkpoints.said import LogSide
 from correlator.diagnosis import Resume
 
 
@@ -51,56 +50,15 @@ class Listing:
     refused: list[str]
     schema: str = field(default="correlator.checkpoints/1")
 
-    def text(self) -> str:
-        """For a terminal."""
-        count = len(self.checkpoints)
-        lines = [f"{count} {'checkpoint' if count == 1 else 'checkpoints'} in {self.root}", ""]
-        for one in self.checkpoints:
-            step = "step unknown" if one.iteration is None else f"step {one.iteration}"
-            sizes = " ".join(f"{name}={size}" for name, size in one.topology.items())
-            facts = ", ".join(part for part in (one.layout, sizes, _bytes(one.size_bytes), _commit(one)) if part)
-            head = f"{_STATE[one.complete]:<12}{step}  {one.path}  ({facts})"
-            lines += [head, *(f"            - {text}" for text in [*one.problems, *one.fit_notes])]
-        if self.tracker is not None:
-            lines += ["", f"The framework's own mark points to {self.tracker}."]
-        if self.refused:
-            lines += ["", "Not looked at:", *(f"  - {text}" for text in self.refused)]
-        lines += ["", f"Resume: {_ANSWER[self.resume.status]}"]
-        if self.resume.path is not None:
-            lines.append(f"  from {self.resume.path}")
-        return "\n".join([*lines, *(f"  - {reason}" for reason in self.resume.reasons)])
-
-
-_STATE = {True: "complete", False: "INCOMPLETE", None: "undecided"}
-_ANSWER = {
-    "safe": "safe",
-    "unsafe": "not safe, none of these can be trusted as it is",
-    "no-checkpoint": "there is nothing to resume from here",
-    "unknown": "not decided",
-}
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
-
-
-def _commit(one: Entry) -> str:
-    if one.commit is None:
-        return "this layout has no commit mark"
-    return f"{one.commit} is there" if one.committed else f"no {one.commit}"
-
 
 def describe(inventory: Inventory, asked: Mapping[str, int]) -> Listing:
     """``asked``: the sizes of the run to come (world, tp, pp, dp, cp, ep); only those stated are compared."""
     entries = [_entry(one, asked) for one in inventory.checkpoints]
     fitting = {entry.path for entry in entries if entry.fits is not False}
     kept = tuple(one for one in inventory.checkpoints if one.path in fitting)
-    resume = judge(replace(inventory, checkpoints=kept), LogSide())
+    resume = judge(replace(inventory, checkpoints=kept), None)
     if entries and not kept:
-        resume = Resume("unsafe", reasons=["no checkpoint here loads under the sizes asked for"])
+        resume = Resume("unsafe", reasons=["none of these loads under the sizes asked for"])
     return Listing(
         inventory.root, entries, inventory.tracker, inventory.tracker_problem, resume, list(inventory.refused)
     )

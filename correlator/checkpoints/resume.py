@@ -33,13 +33,14 @@ MAX_CANDIDATES = 20
 """Checkpoints listed in the answer, newest first."""
 
 
-def judge(inventory: Inventory | None, log_side: LogSide) -> Resume:
-    """Status, the checkpoint to use, and why.
+def judge(inventory: Inventory | None, logs: LogSide | None) -> Resume:
+    """Status, the checkpoint to use, and why; ``logs`` is None where none were read.
 
     ``safe``: there is one that is complete and trusted; it may be an older one than the framework's mark points to,
     and then a reason says so. ``unsafe``: there are some and none can be trusted; ``iteration`` may still name the
     least bad. ``no-checkpoint``: nothing was ever saved. ``unknown``: the evidence does not tell.
     """
+    log_side = logs or LogSide()
     by_logs = _judge_logs(log_side)
     if inventory is None:
         return by_logs
@@ -49,7 +50,8 @@ def judge(inventory: Inventory | None, log_side: LogSide) -> Resume:
         reason = f"the logs name this checkpoint, but there is none in {inventory.root}"
         return Resume("unknown", by_logs.iteration, by_logs.path, [reason, *by_logs.reasons], by_logs.candidates)
     if by_logs.status == "unknown" and not log_side.saves:
-        return Resume("no-checkpoint", reasons=[f"no checkpoint in {inventory.root}, and the logs announce no save"])
+        silent = ", and the logs announce no save" if logs is not None else ""
+        return Resume("no-checkpoint", reasons=[f"no checkpoint in {inventory.root}{silent}"])
     return by_logs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,7 +52,9 @@ def run(
     from correlator.checkpoints import scan
     from correlator.checkpoints.listing import describe
     from correlator.cli._progress import progress_on_stderr
-    from correlator.report.safe import visible_json, visible_lines
+    from correlator.report.checkpoints import checkpoint_page
+    from correlator.report.layout import render_for, render_plain
+    from correlator.report.safe import visible_json
 
     chosen = format or form_of(output, _ENDINGS, Format.text)
     asked = {"world": world_size, "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep}
@@ -62,9 +65,8 @@ def run(
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         write_output(output, visible_json(data))
         return 0
-    text = "\n".join(visible_lines(found.text())) + "\n"
     if output and output != "-":
-        write_output(output, text.encode())
+        write_output(output, render_plain(checkpoint_page(found)).encode())
     else:
-        write_stdout(text)
+        write_stdout(render_for(sys.stdout, checkpoint_page(found)))
     return 0
