@@ -1,7 +1,8 @@
 """The C++ runtime's last words: terminate(), what(), where an exception came from, crash signals, heap checks.
 
-Emitted by: libstdc++ (``terminate called ...``), c10 (``Exception raised from``), glog's signal handler, glibc's abort
-messages. None of them states a rank, but the text after ``what():`` often does.
+Emitted by: libstdc++ (``terminate called ...``), c10 (``Exception raised from``), the signal handlers of glog and UCX
+(``src/ucs/debug/debug.c``; HPC-X images bring it), glibc's abort messages. None of them states a rank, but the text
+after ``what():`` often does.
 Gives: cpp.terminate, cpp.exception_origin, cpp.crash_signal, cpp.heap_corruption. The text of what() decides whose
 fault it is, not the termination.
 """
@@ -111,6 +112,15 @@ CRASH_SIGNAL = Pattern(
     not_samples=("Signal 15 (SIGTERM) received by PID 4711",),
 )
 
+UCX_SIGNAL = Pattern(
+    event="cpp.crash_signal",
+    literals=("] Caught signal ",),
+    regex=r"^\[(?P<node>[\w.-]+):(?P<pid>\d+)\s?:\d+:\d+\] Caught signal (?P<signal>\d+) \((?P<name>[^:)]+)",
+    severity="fatal",
+    sample="[node012:4711 :0:4799] Caught signal 7 (Bus error: nonexistent physical address)",
+    not_samples=("INFO: Caught signal SIGUSR1 on node012: this job is preempted.",),
+)
+
 HEAP_CORRUPTION = Pattern(
     event="cpp.heap_corruption",
     literals=(
@@ -132,4 +142,4 @@ HEAP_CORRUPTION = Pattern(
     not_samples=("calls malloc(): 12 times",),
 )
 
-PARSER = Parser("cpp", (TERMINATE, ORIGIN, CRASH_SIGNAL, HEAP_CORRUPTION))
+PARSER = Parser("cpp", (TERMINATE, ORIGIN, CRASH_SIGNAL, UCX_SIGNAL, HEAP_CORRUPTION))

@@ -224,6 +224,12 @@ PARSER = Parser(
             sample="llm-worker-1   0/1     OOMKilled   1 (5m ago)   2h",
             not_samples=("llm-worker-1   1/1     Running     0            2h",),
         ),
+        Pattern(  # Kubeflow's training operator
+            event="k8s.pod_status",
+            literals=("Pod: ",),
+            regex=r"\bPod: (?P<namespace>[a-z0-9-]+)\.(?P<pod>[a-z0-9][\w.-]*) exited with code (?P<exit_code>\d+)",
+            sample='time="2024-05-01T05:40:18Z" level=info msg="Pod: train.llm-worker-1 exited with code 1"',
+        ),
         Pattern(  # a pod that runs; how often its containers were started anew tells pods of one job apart
             event="k8s.pod_listed",
             literals=("  Running  ",),

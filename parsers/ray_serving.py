@@ -86,12 +86,19 @@ PARSER = Parser(
             event="ray.node_died",
             literals=("has been marked dead because", "The task's local raylet died", "its node has died"),
             block=_facts(
-                r"has been marked dead because|The task's local raylet died|The actor is dead because its node has died"
+                r"has been marked dead because|The task's local raylet died|"
+                r"The actor (?:is dead|died) because its node has died"
             ),
             block_lines=4,
             sample="The node with node id: 90efe99b01 and address: 10.0.0.18 and node name: 10.0.0.18 has been "
             "marked dead "
             "because the detector has missed too many heartbeats from it.",
+        ),
+        Pattern(  # Ray Train 2.50 on
+            event="ray.node_preempted",
+            literals=("the actor's node was preempted",),
+            regex=r"the actor's node was preempted(?:: (?P<reason>.+))?",
+            sample="the actor's node was preempted: spot instance reclaimed",
         ),
         Pattern(
             event="ray.actor_died",

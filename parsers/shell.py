@@ -46,7 +46,7 @@ PARSER = Parser(
         Pattern(
             event="shell.command_failed",
             literals=(": command not found", ": line "),
-            regex=r"(?P<script>\S{1,255}): line \d+: (?:(?P<command>\S+): )?(?P<reason>command not found|"
+            regex=r"(?P<script>\S{1,255}): line \d+: (?:(?P<command>\S+): )?(?:\S+: )?(?P<reason>command not found|"
             r"No such file or directory|Permission denied|cannot execute.*|unbound variable|syntax error.*|"
             r"ulimit: .*)$",
             sample="train.sh: line 42: torchrun: command not found",

@@ -208,6 +208,7 @@ CASES: list[tuple[str, FileContext, str, dict[str, Any]]] = [
     ("[WARNING|2024-05-01 07:40:18] lib.cli:143 >> x", PLAIN, "x", {"severity": "warning", "logger": "lib.cli:143"}),
     ("[NeMo W 2024-05-01 07:40:18 nemo_logging:349 rank:9] x", PLAIN, "x", {"rank": 9, "severity": "warning"}),
     ("INFO 05-01 07:40:18 api_server.py:219] x", PLAIN, "x", {"timestamp_ns": AT, "logger": "api_server.py:219"}),
+    ("(ActorWorker(train-1) pid=7, ip=10.0.0.18) x", PLAIN, "x", {"pid": 7, "node": "10.0.0.18"}),
     ("[2024-05-01 07:40:18 DP0 TP5] Scheduler hit", PLAIN, "Scheduler hit", {"key": "DP0 TP5", "timestamp_ns": AT}),
     (" [2024-05-01 07:40:18] iteration     1200/  500000 |", PLAIN, "iteration     1200/  500000 |", {"timestamp_ns": AT}),
     ("[after megatron is initialized] datetime: 2024-05-01 07:40:18 ", PLAIN,
@@ -283,6 +284,11 @@ def test_srun_labels_recur_with_several_numbers() -> None:
     assert layers("0: a\n1: b\n0: c\n1: d\nsrun: error: x").task_label
     assert not layers("0: Tesla\n1: Tesla\n2: Tesla\nall fine").task_label
     assert not layers("step 1\nstep 2\n1: x\nstep 3\nstep 4").task_label
+
+
+def test_a_host_that_pdsh_says_failed_is_a_host_however_few_its_lines() -> None:
+    text = "a\nb\nc\nd\nn07: bash: x\npdsh@login1: n07: ssh exited with exit code 127"
+    assert layers(text).hosts == {"n07"}
 
 
 def test_hosts_in_front_of_nearly_all_lines_are_hosts() -> None:

@@ -147,6 +147,18 @@ def test_torchs_prefix_stands_on_all_lines_of_a_block_or_on_none(tmp_path: Path)
     assert (row["attributes"]["text"], row["rank"], row["local_rank"], row["node"]) == ("inside", 4, 0, "n1")
 
 
+def test_a_logged_traceback_belongs_to_the_rank_that_its_head_names(tmp_path: Path) -> None:
+    head = "[2024-05-01 07:40:18 TP{}] Scheduler hit an exception: Traceback (most recent call last):"
+    frame = '  File "/opt/serve/scheduler.py", line 9, in run\n    step()'
+    first = f"{head.format(3)}\n{frame}\nValueError: of three"
+    second = f"{head.format(5)}\n{frame}\nValueError: of five"
+    plain = f"Traceback (most recent call last):\n{frame}\nValueError: of nobody"
+    other = "[2024-05-01 07:40:18 TP1] Prefill batch"
+    put(tmp_path, f"{first}\n{other}\n{second}\n{other}\n{plain}\n")
+    raised = {row["body"]: row["rank"] for row in rows(ingest(tmp_path, workers=1), "python.exception")}
+    assert raised == {"ValueError: of three": 3, "ValueError: of five": 5, "ValueError: of nobody": None}
+
+
 def test_lines_of_a_block_are_not_offered_again_to_its_pattern_but_to_others(tmp_path: Path) -> None:
     found = rows(read(put(tmp_path, "BEGIN\nBEGIN\nBOOM\nEND\nBEGIN\nEND\n")))
     assert [(row["event"], row["line"]) for row in found] == [("test.boom", 3), ("test.block", 4), ("test.block", 6)]

@@ -44,6 +44,8 @@ class RankTags:
 
 _TASK = re.compile(r" {0,6}(?:P\d+ )?(\d{1,6}):(?: |$)")
 _HOST = re.compile(r"([A-Za-z0-9][\w.-]*):(?: |$)")
+# pdsh@head: node012: ssh exited with exit code 2
+_PDSH_EXIT = re.compile(r"pdsh@[\w.-]+: ([\w.-]+): \w+ exited with exit code ")
 _HYDRA = re.compile(r"\[(\d{1,6})\] ")
 _STERN = re.compile(r"([a-z0-9][a-z0-9.-]*-[a-z0-9.-]+) ([a-z][\w-]*) ")
 _STERN_OF_SPACES = re.compile(r"[a-z0-9][a-z0-9-]* ([a-z0-9][a-z0-9.-]*-[a-z0-9.-]+) ([a-z][\w-]*) ")
@@ -82,6 +84,12 @@ def _tasks(lines: Sequence[str]) -> bool:
 
 
 def _hosts(lines: Sequence[str]) -> frozenset[str]:
+    """Names that stand in front of lines: those of pdsh, which says of some that they failed, and frequent ones."""
+    failed = frozenset(m[1] for line in lines if (m := _PDSH_EXIT.match(line)))
+    return failed | _frequent_hosts(lines)
+
+
+def _frequent_hosts(lines: Sequence[str]) -> frozenset[str]:
     counts = Counter(m[1] for line in lines if (m := _HOST.match(line)) and not _NO_HOST.match(m[1]))
     named = {name: n for name, n in counts.items() if n >= 3 and (re.search(r"\d|\.|-", name))}
     plain = {name: n for name, n in counts.items() if n >= 5 and name not in named}

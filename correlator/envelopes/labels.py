@@ -110,8 +110,11 @@ _LEVEL_THEN_RANK = re.compile(
     r"\[?[Rr]ank:? ?(\d{1,6})\b"
 )
 _RANK_WORD = re.compile(r"[Rr]ank (\d{1,6})(?:: | (?=step|iter|epoch)|/\d+ | of \d+ )")
-# (RayTrainWorker pid=4711, ip=10.0.0.18) · (Worker_TP2 pid=907) · (worker1, rank=1, pid=44, ip=…) · (raylet)
-_ACTOR = re.compile(r"\(([\w.-]+)((?:,? (?:pid|ip|rank|task_name|actor)=[^\s,)]*)*)(?:, [\w.=-]+)*\) ?")
+# (RayTrainWorker pid=4711, ip=10.0.0.18) · (ActorWorker(train-1) pid=4711, ip=…) · (Worker_TP2 pid=907)
+# (worker1, rank=1, pid=44, ip=…) · (raylet)
+_ACTOR = re.compile(
+    r"\(([\w.-]+(?:\([\w.-]{1,80}\))?)((?:,? (?:pid|ip|rank|task_name|actor)=[^\s,)]*)*)(?:, [\w.=-]+)*\) ?"
+)
 _ACTOR_PLAIN = re.compile(r"\((?:raylet|autoscaler \+[\dhms]+)(?:, ip=[\w.:]+)?\) ")
 # vLLM: only where tensor parallelism is all that a label names is its number the rank.
 _TENSOR_WORKER = re.compile(r"Worker_TP(\d{1,5})(?:_EP\d+)?")

@@ -99,6 +99,7 @@ def _peel_layers(text: str, p: Peeled, ctx: FileContext) -> str:
     for _ in range(MAX_LAYERS):
         if not text:
             break
+        parts = None if p.headed else len(p.identity)
         for rule in _RULES.get(text[0], ()):
             rest = rule(text, p, ctx)
             if rest is not None:
@@ -106,6 +107,8 @@ def _peel_layers(text: str, p: Peeled, ctx: FileContext) -> str:
                 break
         else:
             break
+        if parts is not None and p.headed:
+            p.outer_parts = parts
     return text
 
 

@@ -68,6 +68,7 @@ class Peeled:
     ``dated``: the stamp states its year. ``boot_ns`` is a kernel's time since boot. ``inner_rank`` is the number of
     torch's own ``[rankN]:``. ``headed``: a logger's head was taken off, so that no label can follow; one of syslog is
     such a head only in front of the kernel's lines. ``tagged``: a tee tag that looks like ``[rankN]:`` was taken off.
+    ``outer_parts``: how many parts of ``identity`` stand in front of the first head; None without one.
     ``partial``: the collector cut the line here.
     ``repeats``: how many equal lines the printer says this one stands for; ``stands_for_others``: of other processes.
     """
@@ -97,6 +98,7 @@ class Peeled:
     dated: bool = False
     identity: list[str] = field(default_factory=list)
     inner_rank: int | None = None
+    outer_parts: int | None = None
 
     def stamp(self, stamp: Stamp, basis: str = "printed") -> None:
         """Take a stamp; a printed one outranks the collector's, and an inner one the outer one."""
@@ -119,6 +121,20 @@ class Peeled:
         if self.timestamp_basis is None and outer.timestamp_basis == "transport":
             self.timestamp_ns, self.resolution_ns = outer.timestamp_ns, outer.resolution_ns
             self.timestamp_basis = "transport"
+
+    def goes_on_in(self, further: Peeled) -> bool:
+        """Whether a line has no head and the labels in front of this head, which names the writer.
+
+        A logger prints a message of several lines at once and its head on the first of them only.
+        """
+        return (
+            self.outer_parts is not None
+            and (len(self.identity) > self.outer_parts or (self.rank is not None and further.rank is None))
+            and not further.headed
+            and further.inner_rank is None
+            and further.identity == self.identity[: self.outer_parts]
+            and further.stream == self.stream
+        )
 
     def claim_rank(self, rank: int) -> None:
         """Take a global rank that an envelope states."""

@@ -16,9 +16,13 @@ SPREAD = 20_000
 # What tqdm and its like draw: a percentage before the bar, or a rate.
 _BAR = re.compile(rb"\d%\||\d ?(?:it|ba|ex)/s|\ds/(?:it|ba|ex)\b")
 
+_TRACEBACK = "Traceback (most recent call last):"
+
 
 def group_of(p: Peeled) -> Hashable:
     """Lines with equal groups can belong to one block: same process, same stream, and inside a traceback or outside.
+
+    A traceback logged as one message whose head names the writer goes on in lines without that head: ``LineIndex``.
 
     torch's excepthook puts ``[rankN]: `` on every line of a traceback; its C++ logger puts it in front of a head, and
     what follows such a line has none.
@@ -33,9 +37,11 @@ class LineIndex:
         self._window = window
         self._peel = peel
         self._next: int | None = None
+        self._speaker: Peeled | None = None
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.groups: dict[Hashable, list[int]] = defaultdict(list)
+        self._group_of: list[Hashable] = []
 
     def locate(self, start: int, end: int) -> int:
         """Ordinal of the line at ``start``, which becomes the first one known when it lies apart from all others."""
@@ -46,10 +52,10 @@ class LineIndex:
         elif self.starts and self._next == start:
             self.grow()
             return len(self.starts) - 1
-        self.starts, self.ends = [start], [end]
+        self.starts, self.ends, self._group_of = [], [], []
         self.groups = defaultdict(list)
-        self.groups[self._group(start, end)].append(0)
-        self._next = self._window.next_start(end)
+        self._speaker = None
+        self._add(start, end)
         return 0
 
     def grow(self) -> bool:
@@ -57,16 +63,20 @@ class LineIndex:
         start = self._next
         if start is None:
             return False
-        end = self._window.line_end(start)
-        self.groups[self._group(start, end)].append(len(self.starts))
+        self._add(start, self._window.line_end(start))
+        return True
+
+    def members(self, ordinal: int) -> list[int]:
+        """Ordinals of all lines known so far of the group of this line."""
+        return self.groups[self._group_of[ordinal]]
+
+    def _add(self, start: int, end: int) -> None:
+        group = self._group(start, end)
+        self.groups[group].append(len(self.starts))
+        self._group_of.append(group)
         self.starts.append(start)
         self.ends.append(end)
         self._next = self._window.next_start(end)
-        return True
-
-    def members(self, start: int, end: int) -> list[int]:
-        """Ordinals of all lines known so far of the group of the line at ``start``."""
-        return self.groups[self._group(start, end)]
 
     def text(self, start: int, end: int) -> str:
         """The peeled text of a line."""
@@ -75,7 +85,12 @@ class LineIndex:
     def _group(self, start: int, end: int) -> Hashable:
         if self._window.is_overwritten(end) and _BAR.search(self._window.data, start, end):
             return _BAR  # drawn over by what follows it on the same line, and no part of any block
-        return group_of(self._peel(start, end))
+        p = self._peel(start, end)
+        if self._speaker is not None and self._speaker.goes_on_in(p):
+            return group_of(self._speaker)
+        if p.headed:
+            self._speaker = p if _TRACEBACK in p.text else None
+        return group_of(p)
 
 
 class BlockLines(Sequence[str]):
@@ -99,7 +114,7 @@ class BlockLines(Sequence[str]):
         index = self._index
         if self._members is None:
             self._first = index.locate(*self._candidate)
-            self._members = index.members(*self._candidate)
+            self._members = index.members(self._first)
             self._offset = bisect_left(self._members, self._first)
         while len(self._members) - self._offset < count:
             if len(index.starts) - self._first > SPREAD or not index.grow():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from correlator.envelopes.peel import peel
 from correlator.envelopes.peeled import FileContext, Peeled
@@ -181,7 +182,11 @@ class UnitReader:
         at = min(found.first if found.at is None else found.at, len(lines) - 1)
         start, end = lines.bounds(at)
         last_start, last_end = lines.bounds(min(max(found.last, at), len(lines) - 1))
-        row = self._emit(entry, start, end, self._peel(start, end), {**entry.pattern.fields, **found.fields})
+        p, head = self._peel(start, end), self._peel(*lines.bounds(0))
+        if head.goes_on_in(p):
+            p = replace(p)
+            p.adopt(head)
+        row = self._emit(entry, start, end, p, {**entry.pattern.fields, **found.fields})
         if found.event:
             row["event"] = found.event
         if found.body is not None:
