@@ -250,6 +250,26 @@ def test_two_marks_that_disagree(tree: Callable[[str], Path]) -> None:
 # DCP and what is built on it
 
 
+@pytest.mark.parametrize(
+    ("kind", "fixed"),
+    [
+        ("dp_reshardable", ("tp", "pp")),
+        ("fully_sharded_bucket_space", ("tp", "pp")),
+        ("fully_sharded_model_space", ()),
+        ("fully_reshardable", ()),
+    ],
+)
+def test_the_form_of_the_optimizer_decides_what_reshards(
+    tree: Callable[[str], Path], kind: str, fixed: tuple[str, ...]
+) -> None:
+    root = tree("megatron_dist")
+    common = pickle.dumps({"content_metadata": {"distrib_optim_sharding_type": kind}}, 2)
+    torch_zip(root / "iter_0000020", "common.pt", common)
+    rules = one(scan(root), 20).rescale
+    assert rules.fixed == fixed
+    assert ("--dist-ckpt-optim-fully-reshardable" in rules.convert) == bool(fixed)
+
+
 def test_megatron_dist_without_metadata_json_died_before_the_end(tree: Callable[[str], Path]) -> None:
     root = tree("megatron_dist")
     (root / "iter_0000020/metadata.json").unlink()

@@ -48,8 +48,13 @@ def test_json_holds_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         ("megatron_dist", ["--tp", "4"], True, "safe"),
         ("deepspeed", ["--world-size", "2"], True, "safe"),
         ("deepspeed", ["--dp", "4"], False, "unsafe"),
-        ("hf_trainer", ["--tp", "4"], None, "safe"),
-        ("deepspeed_universal", ["--world-size", "6"], None, "safe"),
+        ("hf_trainer", ["--tp", "4"], True, "safe"),
+        ("deepspeed_universal", ["--world-size", "6"], True, "safe"),
+        ("orbax", ["--world-size", "64", "--tp", "4"], True, "safe"),
+        ("dcp", ["--cp", "2"], True, "safe"),
+        ("lightning_file", ["--tp", "2"], None, "safe"),
+        ("deepspeed", ["--tp", "2"], None, "safe"),
+        ("deepspeed", ["--ep", "2"], None, "safe"),
         ("megatron_core", ["--tp", "4", "--pp", "2", "--world-size", "16"], True, "safe"),
         ("megatron_legacy", ["--tp", "2", "--pp", "2", "--world-size", "16"], True, "safe"),
         ("composer_ranks", ["--world-size", "4"], False, "unsafe"),
@@ -63,6 +68,27 @@ def test_sizes_of_the_run_to_come(
     found = json.loads(file.read_bytes())
     assert {one["fits"] for one in found["checkpoints"]} == {fits}
     assert found["resume"]["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        (["--world-size", "10", "--tp", "4", "--pp", "2"], "10 ranks cannot be split into tp 4 x pp 2"),
+        (["--world-size", "16", "--tp", "4", "--pp", "2", "--cp", "1", "--dp", "1"], "make 8 ranks and not 16"),
+    ],
+)
+def test_sizes_that_no_run_has(sizes: list[str], why: str, capsys: Capture) -> None:
+    assert main(["checkpoints", str(FIXTURES / "dcp"), *sizes]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert why in said.err
+
+
+def test_a_size_that_the_files_do_not_tell_is_named(capsys: Capture) -> None:
+    assert main(["checkpoints", str(FIXTURES / "lightning_file"), "--tp", "2"]) == 0
+    assert "its files do not tell tp; it does not load with another" in capsys.readouterr().out
+    assert main(["checkpoints", str(FIXTURES / "orbax"), "--tp", "2"]) == 0
+    assert "loads under any sizes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -105,7 +131,7 @@ def test_a_name_cannot_steer_the_terminal(tmp_path: Path, capsys: Capture) -> No
 def test_what_other_sizes_mean_is_told(capsys: Capture) -> None:
     assert main(["checkpoints", str(FIXTURES / "deepspeed_zero2"), "--world-size", "4"]) == 0
     out = capsys.readouterr().out
-    assert "saved with world=2, asked for world=4: does not load so" in out
+    assert "saved with world=2, asked for world=4: does not load as it is" in out
     assert "launch with world=2, or ds_to_universal.py" in out
 
 

@@ -129,7 +129,7 @@ def test_a_mismatch_in_the_log_and_on_disk_is_one_verdict(tmp_path: Path) -> Non
     assert "this launch is world=4 tp=4 pp=1" in found.verdict.summary
     assert found.resume.status == "safe"
     reasons = "\n".join(found.resume.reasons)
-    assert "this launch: saved with tp=2, asked for tp=4: does not load so" in reasons
+    assert "this launch: saved with tp=2, asked for tp=4: does not load as it is" in reasons
     assert "launch with tp=2 pp=2, or tools/checkpoint/convert.py" in reasons
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ def fit(one: Checkpoint, asked: Mapping[str, int]) -> Fit:
     rules = one.rescale
     notes = []
     for name in changed:
-        what = "does not load so" if name in rules.fixed else "resharded on load"
+        what = "does not load as it is" if name in rules.fixed else "resharded on load"
         notes.append(f"saved with {name}={saved[name]}, asked for {name}={wanted[name]}: {what}")
     bound = [name for name in changed if name in rules.fixed]
     if bound:
@@ -39,6 +40,30 @@ def fit(one: Checkpoint, asked: Mapping[str, int]) -> Fit:
     elif changed and rules.lost:
         notes.append(f"not kept: {rules.lost}")
     return Fit(not bound, tuple(notes))
+
+
+def untold(one: Checkpoint, asked: Mapping[str, int]) -> Fit:
+    """For a checkpoint that tells none of the sizes that are asked for: whether that matters."""
+    rules = one.rescale
+    if asked and not rules.fixed:
+        return Fit(True, ("loads under any sizes", *((f"not kept: {rules.lost}",) if rules.lost else ())))
+    bound = ", ".join(name for name in asked if name in rules.fixed)
+    return Fit(None, (f"its files do not tell {bound}; it does not load with another",) if bound else ())
+
+
+def contradiction(asked: Mapping[str, int]) -> str:
+    """Why no run has these sizes, as a clause; empty when one can."""
+    world = asked.get("world")
+    parts = [name for name in ("tp", "pp", "cp", "dp") if name in asked]
+    ranks = math.prod(asked[name] for name in parts)
+    if world is None or not parts:
+        return ""
+    named = " x ".join(f"{name} {asked[name]}" for name in parts)
+    if world % ranks:
+        return f"{world} ranks cannot be split into {named}"
+    if {"tp", "pp", "dp"} <= asked.keys() and "cp" in asked and world != ranks:
+        return f"{named} make {ranks} ranks and not {world}"
+    return ""
 
 
 def _completed(sizes: Mapping[str, int]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from correlator.checkpoints.fit import fit
+from correlator.checkpoints.fit import fit, untold
 from correlator.checkpoints.model import Checkpoint, Inventory, Rescale
 from correlator.checkpoints.resume import judge
 from correlator.diagnosis import Resume
@@ -66,6 +66,8 @@ def describe(inventory: Inventory, asked: Mapping[str, int]) -> Listing:
 
 def _entry(one: Checkpoint, asked: Mapping[str, int]) -> Entry:
     fitting = fit(one, asked)
+    if fitting.loads is None:
+        fitting = untold(one, asked)
     return Entry(
         one.path, one.iteration, one.layout, one.complete, one.finite, dict(one.topology), one.size_bytes,
         list(one.problems), fitting.loads, list(fitting.notes), one.commit, one.committed, _other_sizes(one.rescale),

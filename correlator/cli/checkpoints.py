@@ -50,17 +50,22 @@ def run(
     import msgspec
 
     from correlator.checkpoints import scan
+    from correlator.checkpoints.fit import contradiction
     from correlator.checkpoints.listing import describe
     from correlator.cli._progress import progress_on_stderr
+    from correlator.errors import UsageError
     from correlator.report.checkpoints import checkpoint_page
     from correlator.report.layout import render_for, render_plain
     from correlator.report.safe import visible_json
 
     chosen = format or form_of(output, _ENDINGS, Format.text)
-    asked = {"world": world_size, "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep}
+    sizes = {"world": world_size, "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep}
+    asked = {name: size for name, size in sizes.items() if size is not None}
+    if wrong := contradiction(asked):
+        raise UsageError(f"no run has these sizes: {wrong}")
     with progress_on_stderr("files") as progress:
         inventory = scan(Path(folder), deep=deep, progress=progress)
-    found = describe(inventory, {name: size for name, size in asked.items() if size is not None})
+    found = describe(inventory, asked)
     if chosen is Format.json:
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         write_output(output, visible_json(data))
