@@ -72,10 +72,10 @@ PARSER = Parser(
             severity="info",
             sample="Killing subprocess 4711",
         ),
-        Pattern(
+        Pattern(  # the command is that of the child spawned last, whichever of them failed
             event="deepspeed.return_code",
             literals=("] exits with return code = ",),
-            regex=r"\] exits with return code = (?P<exit_code>-?\d+)",
+            regex=r"(?:'--local_rank=(?P<last_local_rank>\d+)'.*)?\] exits with return code = (?P<exit_code>-?\d+)",
             sample="['/usr/bin/python3', '-u', 'train.py', '--local_rank=7'] exits with return code = -9",
         ),
         Pattern(

@@ -317,6 +317,18 @@ def test_deepspeed_kills_its_children_in_the_order_in_which_it_spawned_them(tmp_
     assert [found.topology.rank_for_pid(None, p) for p in (6010, 6003, 6044)] == [0, 1, 2]
 
 
+def test_a_list_of_children_shorter_than_the_last_command_tells_numbers_nobody(tmp_path):
+    lines = [
+        *iterations(30),
+        *raises(ERROR),
+        "[2025-03-14 10:00:33,800] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 6044",
+        "[2025-03-14 10:00:33,900] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=2'] exits with return code = 1",
+    ]  # fmt: skip
+    found = diagnose(tmp_path, {"train.log": lines})
+    assert found.topology.rank_for_pid(None, 6044) is None
+    assert found.initiator.ranks == []
+
+
 def test_the_children_of_each_node_in_pdshs_one_stream_are_that_nodes(tmp_path):
     nodes = ("node1", "node2")
     world = "WORLD INFO DICT: {'node1': [0, 1], 'node2': [0, 1]}"

@@ -73,16 +73,22 @@ def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
 
 
 def _pids_in_spawn_order(top: Topology, rows: Sequence[Row]) -> None:
-    """DeepSpeed's launcher lists all its children, in the order in which it spawned them, when it kills them."""
+    """DeepSpeed's launcher lists all its children, in the order in which it spawned them, when it kills them.
+
+    A list that is shorter than the command which it then prints tells was torn, and numbers nobody.
+    """
     killed: dict[tuple[str, str | None], list[Row]] = defaultdict(list)  # of pdsh's stream, those of each node
+    least: dict[tuple[str, str | None], int] = {}
     for row in rows:
+        if row.event == "deepspeed.return_code" and (last := read_number(row.attr("last_local_rank"))) is not None:
+            least[row.file, row.node] = last + 1
         if row.event == "deepspeed.kill" and row.pid is not None:
             killed[row.file, row.node].append(row)
-    for found in killed.values():
+    for place, found in killed.items():
         pids = list(dict.fromkeys(r.pid for r in sorted(found, key=lambda r: r.byte_offset)))
         node = found[0].node
         base = top.base_of_node.get(node) if node else (0 if len(top.collected_nodes) <= 1 else None)
-        if base is None:
+        if base is None or len(pids) < least.get(place, 0):
             continue
         for local, pid in enumerate(pids):
             assert pid is not None
