@@ -62,6 +62,24 @@ def test_a_loss_scale_that_fell_to_the_end(tmp_path: Path) -> None:
     assert any("the loss scale fell from" in reason for reason in found.resume.reasons)
 
 
+@pytest.mark.parametrize(
+    ("steps", "iteration"),
+    [(range(15, 25), 10), (range(5, 25), None), (range(22, 25), 20), (range(15, 18), 20), (range(24, 25), 20)],
+)
+def test_weights_without_nan_are_no_excuse_where_no_step_was_finite_any_more(
+    steps: range, iteration: int | None, tmp_path: Path
+) -> None:
+    """The fixture's weights are finite; a state from which every step gives NaN is no place to resume from."""
+    lines = iterations(24)
+    for step in steps:
+        line = lines[step - 1].replace(" lm loss: 4.483864E+00 |", "")
+        lines[step - 1] = line.replace("nan iterations:   0", "nan iterations:   1")
+    shutil.copytree(FIXTURES / "megatron_core", tmp_path / "ckpt")
+    write(tmp_path, {"rank0.log": [*lines[:10], *saved(10, 10.3), *lines[10:20], *saved(20, 20.3), *lines[20:], *DIED]})
+    resume = correlator.diagnose(tmp_path, workers=1).resume
+    assert (resume.status, resume.iteration) == ("unsafe" if iteration is None else "safe", iteration)
+
+
 # two runs and one directory
 
 
@@ -82,6 +100,10 @@ def test_a_start_from_random_weights_is_told(tmp_path: Path) -> None:
     ]
     lines = [*arguments(world=1), *fresh, *iterations(10), *saved(10, 10.5), *iterations(15, first=11), *DIED]
     found = diagnose(tmp_path, {"rank0.log": lines})
+    assert any("began at random weights" in reason for reason in found.resume.reasons)
+    shutil.copytree(FIXTURES / "megatron_core", tmp_path / "ckpt")
+    found = correlator.diagnose(tmp_path, workers=1)
+    assert found.resume.path == str(tmp_path / "ckpt/iter_0000020")
     assert any("began at random weights" in reason for reason in found.resume.reasons)
 
 
@@ -141,6 +163,15 @@ def test_a_launch_of_fitting_sizes_needs_no_word(tmp_path: Path) -> None:
     lines = [*arguments(world=2, tp=2), *iterations(24), *saved(20, 20.4), *DIED]
     write(tmp_path, {"rank0.log": lines})
     resume = correlator.diagnose(tmp_path, checkpoints=FIXTURES / "megatron_core", workers=1).resume
+    assert not any("this launch" in reason for reason in resume.reasons)
+
+
+def test_a_size_that_follows_from_the_logs_at_hand_is_not_that_of_the_launch(tmp_path: Path) -> None:
+    """Only the log of rank 0 was collected and none states the size: that does not make it a run of one rank."""
+    write(tmp_path, {"rank0.log": [*iterations(24), *saved(20, 20.4), *DIED]})
+    shutil.copytree(FIXTURES / "megatron_core", tmp_path / "ckpt")
+    resume = correlator.diagnose(tmp_path, workers=1).resume
+    assert resume.iteration == 20
     assert not any("this launch" in reason for reason in resume.reasons)
 
 

@@ -1,4 +1,4 @@
-"""Training that went wrong without NaN: a loss that jumped and stayed, a falling loss scale, a resume gone astray.
+"""Training that went wrong and stayed so: a loss that jumped or is no number, a falling loss scale, a resume astray.
 
 Only what lasted to the end of a run counts: a spike that the run recovers from is no reason to distrust what was saved
 behind it.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 
-from correlator.attribution.doubt import Doubt, first_of_each
+from correlator.attribution.doubt import Doubt, first_of_each, is_nan
 from correlator.attribution.runs import Run
 from correlator.records import Row
 
@@ -23,13 +23,15 @@ _DEVIATIONS, _TIMES = 10.0, 2.0
 _COMMON, _COMMON_TIMES = 3, 1.25
 #: Step lines in a row, up to the last, in which the loss scaler skipped steps.
 _SKIPPING = 3
+#: Step lines in a row, up to the last, whose numbers are not finite: what is saved between them makes such again.
+_NOT_FINITE = 3
 
 
 def divergences(runs: Sequence[Run]) -> list[Doubt]:
     """The first divergence of each run; of one against its history, from the step whose state it had loaded."""
     found: list[Doubt | None] = []
     for number, run in enumerate(runs):
-        found += [_jump(run, number), _skipping(run, number), _against_history(runs, number)]
+        found += [_jump(run, number), _lost(run, number), _skipping(run, number), _against_history(runs, number)]
     return first_of_each(one for one in found if one is not None)
 
 
@@ -94,6 +96,13 @@ def _against_history(runs: Sequence[Run], number: int) -> Doubt | None:
     first, loss = after[0]
     why = f"the run that went on from it has a loss of {loss:.3g}, where it was about {usual:.3g} {where}"
     return Doubt(first, run.loaded, why, number)
+
+
+def _lost(run: Run, number: int) -> Doubt | None:
+    streak = list(takewhile(is_nan, reversed(run.lines)))
+    if len(streak) < _NOT_FINITE:
+        return None
+    return Doubt(streak[-1], streak[-1].step, "from then on no step had finite numbers", number)
 
 
 def _skipping(run: Run, number: int) -> Doubt | None:

@@ -100,11 +100,12 @@ def _what(row: Row) -> str:
 def nan_doubts(facts: Facts, runs: Sequence[Run]) -> list[Doubt]:
     """The first step with non-finite numbers of each run."""
     rows = [r for r in facts.events("megatron.nan", "trainer.nan") if r.step is not None]
-    rows += [r for r in facts.progress if r.step is not None and _is_nan(r)]
+    rows += [r for r in facts.progress if r.step is not None and is_nan(r)]
     return first_of_each(Doubt(row, row.step, "", run_of(runs, row) or 0) for row in rows)
 
 
-def _is_nan(row: Row) -> bool:
+def is_nan(row: Row) -> bool:
+    """Whether a step line tells of numbers that are not finite."""
     if row.attr("nan").isdecimal() and int(row.attr("nan")) > 0:
         return True
     try:

@@ -29,6 +29,7 @@ from correlator.diagnosis import Evidence, Resume
 from correlator.discovery import lies_below
 from correlator.errors import UsageError
 from correlator.records import Row
+from correlator.topology.model import HIGHEST_SEEN
 
 
 def judge_resume(
@@ -188,6 +189,8 @@ def _suspicions(facts: Facts, runs: Sequence[Run]) -> tuple[Suspicion, ...]:
 def _launched(facts: Facts) -> dict[str, int]:
     """The parallel sizes of the launch that failed; a size of 1 that nothing states is left out."""
     grid, world = facts.topology.grid, facts.topology.world_size
+    if facts.topology.world_size_basis == HIGHEST_SEEN:  # logs of other ranks may be missing
+        world = None
     if grid is None:
         return {"world": world} if world else {}
     rare = {name: size for name, size in (("cp", grid.cp), ("ep", grid.ep)) if size > 1}

@@ -96,6 +96,7 @@ def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
         answer.reasons.append(f"{chosen.doubt}; check it deeply before use")
     if logs.storage_errors_during_save:
         answer.reasons.append("storage reported errors during a save: check it deeply before use")
+    answer.reasons += logs.cautions
     newer = weighed[: weighed.index(chosen)][:MAX_CANDIDATES]
     answer.reasons += [f"{_label(one.checkpoint)} is newer, but {_why_not(one)}" for one in newer]
     answer.reasons += _mark(inventory, best)

@@ -53,6 +53,10 @@ class Rank:
     last_place: tuple[str, int, int, str] | None = None
 
 
+HIGHEST_SEEN = "highest rank seen"
+"""Basis of a world size that nothing states: there may be more ranks whose logs are missing."""
+
+
 @dataclass
 class Topology:
     """The roster and the maps the later stages join on."""

@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 from correlator.hostlist import expand_ranges
 from correlator.ingest import FileSummary, Writer
 from correlator.records import Row
-from correlator.topology.model import Rank, Topology, is_name
+from correlator.topology.model import HIGHEST_SEEN, Rank, Topology, is_name
 from correlator.topology.ranks import ABOUT_A_WORKER
 from correlator.untrusted import is_rank, read_number
 
@@ -163,7 +163,7 @@ def find_world_size(top: Topology, rows: Sequence[Row]) -> None:
     if seen and (top.world_size is None or max(seen) >= top.world_size):
         if top.world_size is not None and top.world_size_basis != "":
             top.contradictions.append(f"world size {top.world_size} is stated, but rank {max(seen)} speaks")
-        top.world_size, top.world_size_basis = max(seen) + 1, "highest rank seen"
+        top.world_size, top.world_size_basis = max(seen) + 1, HIGHEST_SEEN
 
 
 def _equal_blocks(top: Topology) -> None:
