@@ -231,6 +231,27 @@ def test_megatron_tracker(tree: Callable[[str], Path], text: str, value: int | s
     assert (inventory.tracker_problem is None) if problem is None else (problem in str(inventory.tracker_problem))
 
 
+@pytest.mark.parametrize(
+    "make", [os.mkdir, os.mkfifo, lambda mark: mark.symlink_to("/etc/hostname"), lambda mark: mark.symlink_to(mark)]
+)
+def test_a_mark_that_is_no_file_is_not_taken_for_a_missing_one(
+    tree: Callable[[str], Path], make: Callable[[Path], None]
+) -> None:
+    root = tree("megatron_dist")
+    mark = root / "latest_checkpointed_iteration.txt"
+    mark.unlink()
+    make(mark)
+    found = scan(root)
+    assert (found.tracker, found.tracker_problem) == (None, f"{mark.name} is no file that can be read")
+    assert all(one.complete for one in found.checkpoints)
+
+
+def test_a_mark_of_absurd_length_is_not_read(tree: Callable[[str], Path]) -> None:
+    root = tree("megatron_dist")
+    os.truncate(root / "latest_checkpointed_iteration.txt", 1 << 30)
+    assert "has 1073741824 bytes, more than are read" in (scan(root).tracker_problem or "")
+
+
 def test_tracker_to_a_broken_checkpoint(tree: Callable[[str], Path]) -> None:
     root = tree("deepspeed")
     (root / "global_step20/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()

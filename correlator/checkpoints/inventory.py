@@ -234,7 +234,7 @@ def _tracker(
     known = {name: parse for layout in load_layouts() for name, parse in layout.trackers.items()}
     marked = [folder for folder in visited if known.keys() & folder.files.keys()]
     if not marked:
-        return None, None
+        return None, _odd_mark(found)
     folder = min(marked, key=lambda one: (one.rel.count("/") if one.rel != "." else -1, one.rel))
     beside = [
         (item, one)
@@ -247,6 +247,17 @@ def _tracker(
         if problem is None and step is not None and other is not None and other != step:
             problem = f"the marks beside each other disagree: one points to step {step}, {name} to step {other}"
     return value, problem
+
+
+def _odd_mark(found: Sequence[_Found]) -> str | None:
+    """What stands in the place of a mark and is no file that could be read."""
+    for item in found:
+        if item.parent is not None:
+            refused = {problem.partition(" ")[0] for problem in item.parent.problems}
+            for name in item.layout.trackers:
+                if name in item.parent.folders or name in refused:
+                    return f"{name} is no file that can be read"
+    return None
 
 
 def _read_mark(

@@ -49,5 +49,6 @@ def _entry(one: Entry) -> RenderableType:
 
 def _commit(one: Entry) -> str:
     if one.commit is None:
-        return "no commit mark in this layout"
+        # Of one that could not be read it is not known.
+        return "" if one.complete is None else "no commit mark in this layout"
     return f"{one.commit} is there" if one.committed else f"no {one.commit}"
