@@ -19,6 +19,7 @@ import msgspec
 
 from correlator.errors import CorrelatorError
 from correlator.web import results
+from correlator.web.lodging import Lodging, remove_left_over
 from correlator.web.memory import bytes_of_group
 from correlator.web.settings import Settings
 
@@ -59,7 +60,8 @@ class Jobs:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._top = Path(tempfile.mkdtemp(prefix="correlator-serve-")).resolve()
+        remove_left_over()
+        self._lodging = Lodging()
         self._jobs: dict[str, Job] = {}
         self._slots = asyncio.Semaphore(settings.parallel)
         self._spare: asyncio.subprocess.Process | None = None
@@ -81,7 +83,7 @@ class Jobs:
         """A job that waits for its order. Raises Busy when too many do."""
         if self.unfinished >= self._settings.parallel + self._settings.waiting:
             raise Busy("too many diagnoses wait already; try again in a minute")
-        job = Job(secrets.token_urlsafe(18), self._top / secrets.token_hex(8))
+        job = Job(secrets.token_urlsafe(18), self._lodging.folder / secrets.token_hex(8))
         (job.folder / results.SENT).mkdir(parents=True)
         self._jobs[job.id] = job
         return job
@@ -133,7 +135,7 @@ class Jobs:
         if self._spare is not None:
             _end(self._spare)
             await self._spare.wait()
-        shutil.rmtree(self._top, ignore_errors=True)
+        self._lodging.close()
 
     async def _run(self, job: Job) -> None:
         try:
