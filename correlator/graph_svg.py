@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 #: More boxes than this are no picture. The rest is in the other formats, and the picture says how many it leaves out.
 BOXES_LIMIT = 120
 
+#: The id of the boxes and arrows, by which a page can show a part of them again.
+DRAWN = "cascade-drawn"
+
 BOX_WIDTH, LINE_HEIGHT, PADDING = 256, 16, 8
 _GAP_X, _GAP_Y, _MARGIN = 44, 14, 16
 _TEXT_COLUMNS, _TEXT_LINES = 36, 4
 _ROLES = tuple(ROLE_SHADES)
 _SWEEPS = 4
+#: Columns of a strip: on A4 upright their words are as small as on the narrowest screen that does not scroll.
+_STRIP_COLUMNS = 3
 _EDGE_LOOK = 'fill="none" stroke="#98a2b3" marker-end="url(#tip)"'
 
 
@@ -58,6 +63,24 @@ def draw_svg(graph: nx.DiGraph) -> bytes:
     """The picture, UTF-8. Of more than BOXES_LIMIT occurrences the ones nearest to the first failure are drawn."""
     boxes = arrange(graph)
     return _document(graph, boxes, zero_of(graph), hidden=len(graph) - len(boxes)).encode()
+
+
+def strips(graph: nx.DiGraph) -> list[str]:
+    """View boxes that cut the picture into strips for paper; none if all of it fits one.
+
+    A strip begins with the last column of the one before, so that every arrow to the next column is whole somewhere.
+    """
+    boxes = arrange(graph).values()
+    columns = sorted({box.x for box in boxes})
+    if len(columns) <= _STRIP_COLUMNS:
+        return []
+    width = _STRIP_COLUMNS * (BOX_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN
+    views = []
+    for first in range(0, len(columns) - 1, _STRIP_COLUMNS - 1):
+        inside = [box for box in boxes if box.x in columns[first : first + _STRIP_COLUMNS]]
+        top, bottom = min(box.y for box in inside), max(box.y + box.height for box in inside)
+        views.append(f"{columns[first] - _MARGIN:.0f} {top - _MARGIN:.0f} {width} {bottom - top + 2 * _MARGIN:.0f}")
+    return views
 
 
 def arrange(graph: nx.DiGraph) -> dict[Any, Box]:
@@ -200,8 +223,10 @@ def _document(graph: nx.DiGraph, boxes: dict[Any, Box], zero: datetime | None, h
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0L8 4L0 8z" fill="#475467"/></marker></defs>',
         '<rect class="ground" width="100%" height="100%" fill="#ffffff"/>',
+        f'<g id="{DRAWN}">',
         *(_edge(boxes[a], boxes[b], rule) for a, b, rule in drawn),
         *(_box_svg(box) for box in boxes.values()),
+        "</g>",
         *_text(_MARGIN, bottom + PADDING, notes, "#475467", "dim"),
         "</svg>\n",
     ]

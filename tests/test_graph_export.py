@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 from datetime import timedelta
@@ -15,7 +16,7 @@ from documents import XID, ZERO, graph_of, hardware_document
 
 from correlator.errors import UsageError
 from correlator.graph_export import graph_writer, way_to
-from correlator.graph_svg import BOXES_LIMIT, draw_svg
+from correlator.graph_svg import BOX_WIDTH, BOXES_LIMIT, arrange, draw_svg, strips
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "\x1b[2J\x00</text><script>alert(1)</script>&\u202e\ud800\"'"
@@ -155,3 +156,21 @@ def test_a_box_says_why_it_hangs_on_its_cause_and_of_what_only_came_after_nothin
     for _, _, data in graph.edges(data=True):
         data["rule"] = "after"
     assert not [text for text in texts_of(draw_svg(graph)) if text.startswith("←")]
+
+
+@pytest.mark.parametrize("columns", [1, 3, 4, 5, 8])
+def test_strips_for_paper_show_every_box_and_arrow_whole_and_readably(columns: int) -> None:
+    chain = nx.DiGraph()
+    for number in range(columns):
+        chain.add_node(number, what=f"step {number}", role="collateral", ranks=[number])
+    nx.add_path(chain, range(columns))
+    views = [[float(value) for value in view.split()] for view in strips(chain)]
+    assert bool(views) == (columns > 3)
+    boxes = list(arrange(chain).values())
+    for cause, effect in itertools.pairwise(boxes) if views else ():
+        assert any(
+            x <= cause.x and effect.x + BOX_WIDTH <= x + width and y <= min(cause.y, effect.y)
+            and max(box.y + box.height for box in (cause, effect)) <= y + height
+            for x, y, width, height in views
+        )  # fmt: skip
+    assert all(width < 1000 for _, _, width, _ in views)

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from correlator.diagnosis import Document, Resume
-from correlator.graph_svg import draw_svg
+from correlator.graph_svg import DRAWN, draw_svg, strips
 from correlator.phrases import agree
 from correlator.plots.folding import folded_graph
 from correlator.plots.moments import Story
@@ -84,9 +84,12 @@ def _pictures(document: Document, story: Story | None) -> dict[str, Any]:
 
     failed = document.verdict.class_ != "none"
     graph = folded_graph(document.cascade) if failed else ()
+    drawn = len(graph) >= _LEAST_BOXES
     return {
         # Every text in it was escaped where it was drawn.
-        "graph": Markup(draw_svg(graph).decode()) if len(graph) >= _LEAST_BOXES else "",
+        "graph": Markup(draw_svg(graph).decode()) if drawn else "",
+        "drawn": DRAWN,
+        "strips": strips(graph) if drawn else [],
         "timeline": timeline_of(document, story) if story and failed else None,
         "grid": grid_of(document, story) if story and failed else None,
         "clocks": clocks_of(document.clocks),
