@@ -35,6 +35,7 @@ _ROLES = tuple(ROLE_SHADES)
 _SWEEPS = 4
 #: Columns of a strip: on A4 upright their words are as small as on the narrowest screen that does not scroll.
 _STRIP_COLUMNS = 3
+_FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="11"'
 _EDGE_LOOK = 'fill="none" stroke="#98a2b3" marker-end="url(#tip)"'
 
 
@@ -219,11 +220,11 @@ def _document(graph: nx.DiGraph, boxes: dict[Any, Box], zero: datetime | None, h
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
         f' viewBox="0 0 {width:.0f} {height:.0f}" style="--width:{width:.0f}px"'
-        ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="11">',
+        f" {_FONT}>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0L8 4L0 8z" fill="#475467"/></marker></defs>',
         '<rect class="ground" width="100%" height="100%" fill="#ffffff"/>',
-        f'<g id="{DRAWN}">',
+        f'<g id="{DRAWN}" {_FONT}>',
         *(_edge(boxes[a], boxes[b], rule) for a, b, rule in drawn),
         *(_box_svg(box) for box in boxes.values()),
         "</g>",

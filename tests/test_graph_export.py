@@ -89,13 +89,13 @@ def test_the_picture_shows_every_box_from_cause_to_effect(graph: nx.DiGraph) -> 
     picture = graph_writer(".svg")(graph)
     root = ElementTree.fromstring(picture)
     texts = texts_of(picture)
-    assert len(root.findall(f"{SVG}g")) == len(graph)
+    assert len(root.findall(f"{SVG}g/{SVG}g")) == len(graph)
     assert texts.count("← missing member") == 31
     assert "failed first  +0.0 s" in texts and "suffered  +2.2 s" in texts and "suffered" in texts
     assert "+0.0 s is 2024-05-07 17:28:17.120 UTC" in texts
     left = {
         group.find(f"{SVG}title").text.split("\n")[0]: float(group.find(f"{SVG}rect").get("x"))  # type: ignore[union-attr]
-        for group in root.findall(f"{SVG}g")
+        for group in root.findall(f"{SVG}g/{SVG}g")
     }
     assert (
         left["GPU has fallen off the bus (Xid 79)"]
@@ -108,7 +108,7 @@ def test_the_picture_shows_every_box_from_cause_to_effect(graph: nx.DiGraph) -> 
 def test_boxes_do_not_overlap(graph: nx.DiGraph) -> None:
     root = ElementTree.fromstring(graph_writer(".svg")(graph))
     columns: dict[float, list[tuple[float, float]]] = {}
-    for rect in (group.find(f"{SVG}rect") for group in root.findall(f"{SVG}g")):
+    for rect in (group.find(f"{SVG}rect") for group in root.findall(f"{SVG}g/{SVG}g")):
         assert rect is not None
         top = float(rect.get("y", ""))
         columns.setdefault(float(rect.get("x", "")), []).append((top, top + float(rect.get("height", ""))))
