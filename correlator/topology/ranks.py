@@ -165,6 +165,31 @@ def _ranks_in(text: str) -> list[int]:
     return [n for found in re.findall(r"[0-9]+", text) if (n := read_number(found)) is not None and is_rank(n)]
 
 
+#: Lines that Megatron-LM prints by its first rank only (``print_rank_0``), and by its last one (``print_rank_last``).
+_BY_FIRST_RANK = frozenset({"megatron.arguments", "megatron.phase", "megatron.from_scratch"})
+_BY_LAST_RANK = frozenset({"megatron.iteration", "megatron.evaluation"})
+
+
+def _only_printer(rows: Sequence[Row], events: frozenset[str]) -> tuple[str, int] | None:
+    """The node and local rank of the one process that printed such lines; None where it is not known, or not one."""
+    printers = {(r.node, r.local_rank) for r in rows if r.event in events}
+    (node, local), *others = printers or {(None, None)}
+    return (node, local) if node and local is not None and not others else None
+
+
+def _bases_by_printers(top: Topology, rows: Sequence[Row]) -> None:
+    """Bases of the nodes of the first and the last rank, told by what only these print."""
+    first, last = _only_printer(rows, _BY_FIRST_RANK), _only_printer(rows, _BY_LAST_RANK)
+    if first and first[1] == 0:
+        top.base_of_node.setdefault(first[0], 0)
+    stated = [n for r in rows for n in _plain(r.attr("world_size"))]
+    if last and last[1] + 1 == top.nproc_per_node:
+        world = max(stated, default=len(top.collected_nodes) * top.nproc_per_node)
+        base = world - top.nproc_per_node
+        if base >= 0 and base not in top.base_of_node.values():
+            top.base_of_node.setdefault(last[0], base)
+
+
 def bases_of_nodes(top: Topology, writers: Sequence[Writer], rows: Sequence[Row]) -> None:
     """Base rank of every node (global minus local rank) and processes per node."""
     votes: dict[str, Counter[int]] = defaultdict(Counter)
@@ -232,6 +257,7 @@ def _bases_by_order(top: Topology, rows: Sequence[Row]) -> None:
     if all(top.base_of_node.get(h, i * per_node) == i * per_node for i, h in enumerate(hosts)):
         for i, host in enumerate(hosts):
             top.base_of_node.setdefault(host, i * per_node)
+    _bases_by_printers(top, rows)
     collected = sorted(n for n in top.collected_nodes if n not in top.base_of_node)
     taken = set(top.base_of_node.values())
     # A node that nothing was collected from may have one of several places that are left.
