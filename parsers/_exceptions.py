@@ -11,11 +11,12 @@ from parsers._tracebacks import Stack
 #: Longest text in the ``message`` attributes; the body holds more.
 MESSAGE_LIMIT = 1000
 
-_LAUNCHER_TYPES = re.compile(r"(?:^|\.)(?:ChildFailedError|SignalException)$")
+_LAUNCHER_TYPES = re.compile(r"(?:^|\.)(?:ChildFailedError|SignalException|ProcessExitedException)$")
 _STARTS_RANKS = re.compile(r"^Command '?\[?.*python.*(?:--local[-_]rank|\.py\b)")
 _WORKER = re.compile(r"^Caught \w+ in DataLoader worker process (\d+)")
 #: PyTorch's compiled classes and functions have no frame of their own; the line that calls one names it.
 _COMPILED = re.compile(r"\btorch\._C\.([A-Z]\w+)\(")
+_RAY_TASK = re.compile(r"\bray::\S+ \(pid=(\d+), ip=([\w.:]+)")
 _CHECKPOINT_RANKS = re.compile(r"ranks:dict_keys\(\[([\d, ]*)\]\)")
 
 
@@ -33,8 +34,9 @@ def exception_fields(head: Stack) -> dict[str, object]:
     ``type`` and ``message`` (its first line) are of the exception raised first, ``outer_type`` and ``outer_message`` of
     the last one of a chain. ``frames``, ``site``, ``call_text``, ``call``: see ``_frames.describe``. ``compiled``:
     PyTorch's compiled class, such as ``PyTorchFileReader``, that raised it. ``worker``: number of the DataLoader worker
-    it comes from. ``remote_ranks``: the ranks that a distributed checkpoint says failed, as
-    ``3,5``. ``launcher``: ``true`` if the launcher, not a rank, raised it.
+    it comes from. ``remote_ranks``: the ranks that a distributed checkpoint says failed, as ``3,5``. ``local_rank``:
+    the number that ``torch.multiprocessing.spawn`` gave the process. ``pid``, ``node``: of the Ray task that raised it.
+    ``launcher``: ``true`` if the launcher, not a rank, raised it.
     """
     stacks = head.below()
     root, outer = head.root(), outer_exception(head)
@@ -51,6 +53,12 @@ def exception_fields(head: Stack) -> dict[str, object]:
         told = next((m[1] for s in stacks if (m := pattern.search(s.message))), None)
         if told is not None:
             fields[name] = rank_list(told)
+    tasks = [m for s in stacks if (m := _RAY_TASK.search(s.message))]
+    if tasks:  # the innermost is the one that raised
+        fields |= {"pid": tasks[-1][1], "node": tasks[-1][2]}
+    spawned = next((s.spawned for s in stacks if s.spawned is not None), None)
+    if spawned is not None:
+        fields["local_rank"] = spawned
     last = outer or root
     frames = [frame for s in stacks if s.link != "inside" for frame in s.frames]
     starts_ranks = last.type.endswith("CalledProcessError") and _STARTS_RANKS.search(last.message)

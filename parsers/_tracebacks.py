@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from correlator.untrusted import read_number
 from parsers._exception_text import Final, is_continuation, read_final, wants_next_line
 from parsers._frames import Frame, call
 from parsers._margins import BOX_TOP, HEADER, Texts, without_margins
@@ -31,7 +32,7 @@ _AFTER = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
 )
-_INSIDE = re.compile(r"^-- Process \d+ terminated with the following error:|^-+ \d+ -+$")
+_INSIDE = re.compile(r"^-- Process (?P<spawned>\d+) terminated with the following error:|^-+ \d+ -+$")
 _PREVIOUS_LINE = re.compile(r"^\s*\[Previous line repeated \d+ more times?\]")
 _CARETS = re.compile(r"^\s+[~^]+\s*$")
 
@@ -41,7 +42,7 @@ class Stack:
     """One traceback: header, frames, final line. ``link`` says how it hangs on ``parent``.
 
     ``after``: raised later, while or because the parent was handled. ``inside``: the exception that the parent carries
-    over from another process or thread.
+    over from another process or thread; ``spawned`` is the number of that process.
     """
 
     start: int
@@ -57,6 +58,7 @@ class Stack:
     type: str = ""
     message: str = ""
     lines: list[str] = field(default_factory=list)
+    spawned: int | None = None
 
     def carries(self) -> bool:
         """Whether parts of another process or of a group may follow this exception."""
@@ -90,7 +92,7 @@ class _Reader:
         self.texts = texts
         self.open: list[Stack] = []
         self.closed: list[Stack] = []
-        self.waiting: list[tuple[Stack, str]] = []
+        self.waiting: list[tuple[Stack, str, int | None]] = []
         self.edges: set[tuple[object, object]] = set()
         self.sources: dict[tuple[str, str, int], str] = {}
         self.last_line = 0
@@ -143,8 +145,8 @@ class _Reader:
             self._begin(at, text, header)
         elif text.strip().startswith(_AFTER):
             self._expect(at, "after")
-        elif _INSIDE.match(text.strip()):
-            self._expect(at, "inside")
+        elif inside := _INSIDE.match(text.strip()):
+            self._expect(at, "inside", inside["spawned"])
         elif self._in_box(text):
             self._box_line(at, text)
         elif frame := _FRAME.match(text):
@@ -164,7 +166,7 @@ class _Reader:
         if carrier is not None:
             stack.parent, stack.link = carrier, "inside"
         elif self.waiting:
-            stack.parent, stack.link = self.waiting.pop(0)
+            stack.parent, stack.link, stack.spawned = self.waiting.pop(0)
         if stack.parent is not None:
             stack.parent.children.append(stack)
         self.open.append(stack)
@@ -179,18 +181,18 @@ class _Reader:
             return next((s for s in reversed(self.closed) if "ranks:dict_keys" in s.message), None)
         return None
 
-    def _expect(self, at: int, link: str) -> None:
+    def _expect(self, at: int, link: str, spawned: str | None = None) -> None:
         inside = [s for s in self.closed if s.carries()]
         able = inside if link == "inside" else [s for s in self.closed if not self._has_next(s)]
         last = able[-1] if able else None
         if last is not None:
             # The parts of a group hang on the group, not on each other.
             owner = last.parent if link == "inside" and last.link == "inside" and last.parent else last
-            self.waiting.append((owner, link))
+            self.waiting.append((owner, link, read_number(spawned) if spawned else None))
             self.last_line = at
 
     def _has_next(self, stack: Stack) -> bool:
-        return any(c.link == "after" for c in stack.children) or any(s is stack for s, _ in self.waiting)
+        return any(c.link == "after" for c in stack.children) or any(s is stack for s, _, _ in self.waiting)
 
     def _frame(self, at: int, frame: Frame) -> None:
         if not self.open and self.closed and at <= self.last_line + 1:
@@ -318,7 +320,7 @@ class _Reader:
         """The open stack that this final line ends; None if the line is a stray one."""
         if self.waiting and not self.open:
             # A part of an exception group that was never raised has no traceback of its own.
-            parent, link = self.waiting[0]
+            parent, link, _ = self.waiting[0]
             if link == "inside" and final.certain:
                 self.waiting.pop(0)
                 stack = Stack(at, indent=_indent(text), parent=parent, link=link, last=at)

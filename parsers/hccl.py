@@ -32,7 +32,7 @@ _STATUS = (
     rf"\[{_PLACE.format('discoverer')}\]"
 )
 #: Whom the printer waits for and who it is itself, as numbers of the group; "unknown", "local" and -1 name nobody.
-_REMOTE = re.compile(r"from remote rank: ?\[(\d{1,7})\]")
+_REMOTE = re.compile(r"from remote rank:? ?\[(\d{1,7})\]")
 _GROUP_RANK = re.compile(r"\brankId\[(\d{1,7})\]")
 _ERROR = (
     r"^(?:\[PID: (?P<pid>\d+)\] \S{10,30} )?(?:\w{1,60}\()?(?P<code>E[IJ]00\d\d)\)?: "

@@ -1,8 +1,8 @@
 """MPI launchers: Open MPI (ORTE), PRRTE, Hydra (MPICH, Intel MPI), and the UCX lines that occur under them.
 
 Emitted by: open-mpi/ompi v4.1 ``orte/**`` and ``opal/mca/btl``, openpmix/prrte, pmodels/mpich ``src/pm/hydra``,
-openucx/ucx. ``rank`` is the MPI rank in the launcher's world. A launcher names the process that it noticed first, which
-need not be the first that failed.
+openucx/ucx; IBM's jsrun. ``rank`` is the MPI rank in the launcher's world. A launcher names the process that it noticed
+first, which need not be the first that failed.
 """
 
 from __future__ import annotations
@@ -175,6 +175,13 @@ PARSER = Parser(
             block=_read_noticed,
             block_lines=1,
             sample="mpirun noticed that process rank 37 with PID 4711 on node node012 exited on signal 9 (Killed).",
+        ),
+        Pattern(  # jsrun of LSF
+            event="mpi.rank_exited",
+            literals=("(first noticed rank ",),
+            regex=r"\(first noticed rank (?P<rank>\d+)\) terminated with "
+            r"(?:signal (?P<signal>\d+)|exit code (?P<exit_code>\d+))",
+            sample="ERROR:  One or more process (first noticed rank 7) terminated with signal 11 (core dumped)",
         ),
         Pattern(
             event="mpi.rank_exited",

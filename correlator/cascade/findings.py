@@ -94,6 +94,7 @@ def causes(facts: Facts) -> list[Incident]:
         "slurm.task_exit",
         "mpi.rank_exited",
         "composer.rank_crashed",
+        "spawn.process_exited",
     )
     return [i for i in facts.incidents if i.role == "initiator" and i.event not in launchers]
 

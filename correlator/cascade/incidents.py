@@ -63,9 +63,10 @@ _SURVIVED = 5 * SECOND
 def role_of(facts: Facts, row: Row) -> Role:
     """The role a row can play by its own text, before time and the other ranks are looked at."""
     signature = facts.signature(row)
-    if signature is not None:
+    by_launcher = row.event == "python.exception" and row.attr("launcher") == "true"
+    if signature is not None and not (by_launcher and signature.is_fallback):
         return _ROLE_OF_SIGNATURE[signature.role]
-    if row.event == "python.exception" and row.attr("launcher") == "true":
+    if by_launcher:
         return "teardown"
     if row.event == "fr.entry":
         # A call under way is no complaint; one in which a rank waits for another is.

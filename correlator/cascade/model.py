@@ -188,6 +188,7 @@ class Facts:
             "mpi.rank_exited",
             "slurm.task_exit",
             "lightning.child_died",
+            "spawn.process_exited",
         )
         return any(e.code for exits in self.all_exits.values() for e in exits) or any(
             (row.exit_code or row.signal or row.event == "hydra.bad_termination") for row in self.events(*coded)
@@ -252,6 +253,7 @@ _EXITS_OF_RANKS = frozenset(
         "composer.rank_crashed",
         "mpi.rank_exited",
         "lightning.child_died",
+        "spawn.process_exited",
     }
 )
 

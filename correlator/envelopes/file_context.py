@@ -55,7 +55,7 @@ _TORCH_LINE = re.compile(
     r"|The above|During handling"
 )
 _NO_HOST = re.compile(
-    r"(?:[A-Z]+|\d+|.*(?:Error|Exception|Warning|Interrupt|Exit)|(?:rank|gpu|cuda|step|epoch|iter\w*|layer|loss|lr|proc\w*"
+    r"(?!gpu-?0\d)(?:[A-Z]+|\d+|.*(?:Error|Exception|Warning|Interrupt|Exit)|(?:rank|gpu|cuda|step|epoch|iter\w*|layer|loss|lr|proc\w*"
     r"|local_rank|device|train\w*|eval\w*|val\w*|test\w*|time|srun|sbatch|slurmstepd|slurmd|mpirun|mpiexec|mpiexec\.hydra|prterun"
     r"|orterun|torchrun|python[\d.]*|bash|sh|ssh|pdsh|sudo|error|warning|warn|info|note|usage|wandb|hint|kernel|fatal"
     r"|nvidia-\w+|git|pip|make|ninja|ray|hosts|nodes|name|version|date|total|from|file|line)[-_]?\d*|host|node)$",

@@ -14,7 +14,10 @@ _STERN_OF_SPACES = re.compile(r"[\w.-]+ ([\w.-]+) ([\w.-]+) ")
 # [pod/llm-worker-3/pytorch] text
 _KUBECTL = re.compile(r"\[pod/([\w.-]+)/([\w.-]+)\] ")
 # [1,37]<stderr>:text · [prterun-node1-77@1,37]<stderr>: text · [ns,37][node1:4711]<stderr>: text
-MPI_TAG = re.compile(r"\[([\w.@-]+),(\d+)\](?:\[([\w.-]+):(\d+)\])?<(stdout|stderr|stddiag)>:")
+# [1,mpirank:37,algo-5]<stderr>:text (SageMaker)
+MPI_TAG = re.compile(
+    r"\[([\w.@-]+),(?:mpirank:)?(\d+)(?:,([\w.-]+))?\](?:\[([\w.-]+):(\d+)\])?<(stdout|stderr|stddiag)>:"
+)
 MPI_STAMP = re.compile(r"<(stdout|stderr|stddiag)>: ?")
 # Wed Aug 14 16:00:50 2019[3]<stderr>:text (horovodrun without MPI)
 _HOROVOD_TAG = re.compile(r"\[(\d{1,6})\]<(stdout|stderr)>:")
@@ -90,8 +93,10 @@ def mpi(text: str, p: Peeled, ctx: FileContext) -> str | None:
     p.claim_rank(p.task)
     p.identity.append(match[2])
     if match[3]:
-        p.node, p.pid = match[3], int(match[4])
-    p.stream = "stdout" if match[5] == "stdout" else "stderr"
+        p.claim_node(match[3])
+    if match[4]:
+        p.node, p.pid = match[4], int(match[5])
+    p.stream = "stdout" if match[6] == "stdout" else "stderr"
     rest = text[match.end() :]
     # Open MPI 5 adds a space of its own; version 4, whose job is a bare number, does not.
     return rest[1:] if rest.startswith(" ") and not match[1].isdecimal() else rest
@@ -161,6 +166,23 @@ def rank_colon(text: str, p: Peeled, ctx: FileContext) -> str | None:
     p.claim_rank(int(match[1]))
     p.identity.append(f"rank{match[1]}")
     return rest
+
+
+# 8f3a2b1c [rank=3] || text · [rank=3] || text · 8f3a2b1c || text: Determined's container and rank
+_DETERMINED = re.compile(r"(?:([0-9a-f]{8}) )?(?:\[rank=(\d{1,6})\] )?\|\| ")
+
+
+def determined(text: str, p: Peeled, ctx: FileContext) -> str | None:
+    """The container and the rank that Determined puts in front of a trial's lines."""
+    match = _DETERMINED.match(text) if " || " in text[:40] else None
+    if not match:
+        return None
+    if match[1]:
+        p.identity.append(match[1])
+    if match[2]:
+        p.claim_rank(int(match[2]))
+        p.identity.append(f"rank{match[2]}")
+    return text[match.end() :]
 
 
 def actor(text: str, p: Peeled, ctx: FileContext) -> str | None:

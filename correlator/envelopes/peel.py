@@ -15,7 +15,17 @@ import re
 
 from correlator.envelopes.clusters import alerted, numbered_event
 from correlator.envelopes.heads import after_stamp
-from correlator.envelopes.labels import actor, fan_in, host_slot, kubectl, mpi, rank_colon, rank_prefix, rank_word
+from correlator.envelopes.labels import (
+    actor,
+    determined,
+    fan_in,
+    host_slot,
+    kubectl,
+    mpi,
+    rank_colon,
+    rank_prefix,
+    rank_word,
+)
 from correlator.envelopes.logger_heads import (
     bare_stamp,
     beegfs,
@@ -37,11 +47,12 @@ from correlator.timestamps import MONTHS, announced_stamp
 from correlator.untrusted import shorten_runs
 
 _BRACKET: tuple[Rule, ...] = (
-    kubectl, rank_prefix, c10, mpi, fan_in, json_record, bracket_kernel, cann, bracket_head, rank_colon, claims,
+    kubectl, rank_prefix, c10, mpi, fan_in, json_record, bracket_kernel, cann, bracket_head, rank_colon, determined,
+    claims,
 )  # fmt: skip
-_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, syslog, syslog_head, bare_stamp, claims)
+_DIGIT: tuple[Rule, ...] = (cri, fan_in, numbered_event, kmsg, pbs, syslog, syslog_head, bare_stamp, determined, claims)
 _UPPER: tuple[Rule, ...] = (glog, alerted, level_first, fan_in, syslog_head, bare_stamp, host_slot, rank_word, claims)
-_LOWER: tuple[Rule, ...] = (fan_in, facility, host_slot, rank_word, claims)
+_LOWER: tuple[Rule, ...] = (fan_in, determined, facility, host_slot, rank_word, claims)
 _RULES: dict[str, tuple[Rule, ...]] = {
     "[": _BRACKET,
     "{": (json_record, labelled),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Container, Sequence
 
@@ -14,6 +15,8 @@ from correlator.untrusted import is_rank, read_number
 
 #: Events that state a rank with its process id.
 _PROCESS_EVENTS = ("ray.worker_rank", "vllm.parallel_rank", "slurm.process")
+#: The last words of a process that a library aborts (SIGABRT).
+_ABORTING = frozenset({"cpp.terminate", "cpp.heap_corruption", "gpu.hsa_fault"})
 #: Attributes in which launchers and schedulers state the number of nodes.
 _NODE_COUNTS = ("group_world_size", "nnodes", "NNODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 #: Events whose bus id may be a switch, a bridge or an adapter.
@@ -43,6 +46,8 @@ def pids_and_gpus(top: Topology, rows: Sequence[Row]) -> None:
             "deepspeed.spawned",
             "composer.rank_crashed",
             "lightning.child_died",
+            "python.exception",  # of a process that torch.multiprocessing.spawn numbered
+            "spawn.process_exited",
             *_PROCESS_EVENTS,
         ):
             if rank is None and row.local_rank is not None and row.event != "composer.rank_crashed":
@@ -320,3 +325,16 @@ def join_rows(top: Topology, rows: Sequence[Row]) -> None:
             row.rank_basis = "PCI bus id" if row.rank is not None else None
         if row.rank is not None and row.node is None:
             row.node, row.node_basis = top.node_of_rank(row.rank), "topology"
+    _last_words(rows)
+
+
+def _last_words(rows: Sequence[Row]) -> None:
+    """What C and C++ libraries print when they abort names no rank; it is of the one that its launcher saw abort."""
+    aborted: dict[tuple[str, int | None], set[int]] = defaultdict(set)
+    for row in rows:
+        if row.event in ABOUT_A_WORKER and row.rank is not None and row.exit_code == -signal.SIGABRT:
+            aborted[row.file, row.attempt].add(row.rank)
+    for row in rows:
+        ranks = aborted.get((row.file, row.attempt), set())
+        if row.event in _ABORTING and row.rank is None and len(ranks) == 1:
+            row.rank, row.rank_basis = next(iter(ranks)), "launcher report"
