@@ -228,5 +228,6 @@ def test_site_goes_with_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_every_page_says_first_whether_the_line_is_a_cause_and_where_to_begin() -> None:
     for entry in load_signatures():
         said = " ".join(in_short(entry))
+        assert said.endswith((".", "?")) and "?." not in said
         assert said.startswith("No ") == (entry.role != "cause"), entry.id
         assert ("Begin with: " in said) == bool(entry.fix), entry.id

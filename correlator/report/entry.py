@@ -103,7 +103,8 @@ def in_short(entry: Signature) -> tuple[str, ...]:
     """What the line means for the reader, and where to begin: two sentences."""
     meaning = _WITHOUT_CAUSE.get(entry.role) or _AS_CAUSE[entry.class_]
     begin = next((step for step in entry.fix if step.kind == "read-only"), entry.fix[0] if entry.fix else None)
-    return meaning, *([f"Begin with: {_spelt(begin.do).rstrip('.')}."] if begin else [])
+    step = _spelt(begin.do).rstrip(".") if begin else ""
+    return meaning, *([f"Begin with: {step}" + ("" if step.endswith("?") else ".")] if step else [])
 
 
 def facts_line(entry: Signature) -> str:
