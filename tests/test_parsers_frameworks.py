@@ -322,9 +322,10 @@ def test_ray_actor_error_keeps_pid_and_address_of_the_dead_process() -> None:
     assert (fields["pid"], fields["peer"]) == ("4711", "10.0.0.18")
 
 
-def test_the_return_code_of_deepspeed_says_nothing_about_a_rank() -> None:
+def test_the_return_code_of_deepspeed_says_nothing_about_the_rank_that_failed() -> None:
+    """The command printed is that of the child spawned last."""
     fields = _one(deepspeed.PARSER, ["['python3', '-u', 'train.py', '--local_rank=7'] exits with return code = -9"])
-    assert fields == {"exit_code": "-9"}
+    assert fields == {"exit_code": "-9", "last_local_rank": "7"}
 
 
 def test_the_rank_of_a_monitor_is_read_where_its_head_was_not_peeled() -> None:
