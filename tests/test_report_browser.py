@@ -11,6 +11,7 @@ import pytest
 from documents import hardware_document, neighbourhood
 from stories import spread, story
 
+from correlator import diagnose
 from correlator.diagnosis import Topology
 from correlator.report.html import render_html
 
@@ -105,3 +106,22 @@ def test_nothing_is_wider_than_the_screen_and_nobody_is_left_out(page: Any, widt
         for fault in faults
         if fault["impact"] in ("serious", "critical")
     ] == []
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_name_without_a_break_is_no_wider_than_the_screen(browser: Any, width: int, tmp_path: Path) -> None:
+    """File names of 200 letters, of which nodes and writers are named."""
+    log = tmp_path / "logs" / ("h" * 200 + ".log")
+    log.parent.mkdir()
+    log.write_text(
+        "[rank3]: Traceback (most recent call last):\n"
+        '[rank3]:   File "/opt/job/train.py", line 88, in <module>\n'
+        f"[rank3]: ValueError: {'w' * 300} {'世界' * 100}\n"
+    )
+    place = tmp_path / "report.html"
+    place.write_text(diagnose(log.parent).html(), encoding="utf-8")
+    with browser.new_context(offline=True) as context:
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(place.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
