@@ -42,7 +42,7 @@ def actions_for(
 
 def collect(what: str) -> Action:
     """The step that fetches a source which is missing."""
-    return Action.of("read-only", f"Collect {what}", why="it is missing here and would decide")
+    return Action.of("read-only", f"Collect {what}", why="missing here; this may settle it")
 
 
 def _values(facts: Facts, chosen: Finding, job_id: str | None) -> dict[str, str | None]:
@@ -95,12 +95,18 @@ def _on_node(command: str, node: str | None) -> str:
     return f"ssh {shlex.quote(node)} {command if plain else shlex.quote(command)}"
 
 
+#: Where PyTorch's flight recorder writes up to 2.6 and later, unless TORCH_NCCL_DEBUG_INFO_TEMP_FILE says otherwise.
+_DUMPS = "the flight-recorder dumps of all ranks (/tmp or ~/.cache/torch on each node, *_trace_rank_N)"
+
+
 def missing_sources(facts: Facts, chosen: Finding | None = None) -> list[str]:
     """Usual sources that were not collected for the nodes in question, as phrases; the accused nodes come first."""
     kernel, unplaced = kernel_log_nodes(facts)
     suspects = [n for n in (chosen.incident.nodes if chosen else ()) if n not in kernel]
     nodes = suspects or [n for n in facts.topology.nodes if n not in kernel]
     missing = []
+    if facts.judged("c10d.watchdog_timeout") and not facts.recorded.ranks:
+        missing.append(_DUMPS)
     if unplaced and len(nodes) <= unplaced:
         pass  # theirs may be the logs that name no node
     elif nodes and len(nodes) <= 3:

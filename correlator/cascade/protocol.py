@@ -293,7 +293,7 @@ def _waited_for(facts: Facts, quiet: Sequence[int], places: dict[int, Stand], gr
         trust="protocol",
         strength=0.5 if stopped else 0.45 if untold and len(quiet) > 1 else 0.72,
         what=f"{who} never entered the call that the peers wait in",
-        why="following who waits for whom through the process groups ends there",
+        why="the chain of ranks that wait for each other ends at this one",
         silent=True,
         signature="rank-hang",
         control=STACK_CONTROL,
