@@ -107,7 +107,7 @@ def _written(tasks: Sequence[_Task], workers: int | None) -> Generator[tuple[int
         yield from map(_write_file, tasks)
         return
     with WorkerPool(workers) as pool:
-        yield from pool.map(_write_file, tasks)
+        yield from pool.in_order(_write_file, tasks)
 
 
 def _write_file(task: _Task) -> tuple[int, str | None]:

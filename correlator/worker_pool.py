@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 class WorkerPool(ProcessPoolExecutor):
@@ -26,6 +27,15 @@ class WorkerPool(ProcessPoolExecutor):
         """As of any executor."""
         with _interrupts_held():  # a new process inherits this, and is not interrupted while it imports
             return super().submit(fn, *args, **kwargs)
+
+    def in_order(self, fn: Callable[[A], T], items: Iterable[A]) -> Iterator[T]:
+        """The results in the order of ``items``.
+
+        Unlike ``map``, nothing is cancelled where the work ends early: CPython 3.11 prints a traceback when a
+        pool whose processes were ended meets a cancelled task.
+        """
+        futures = [self.submit(fn, item) for item in items]
+        return (future.result() for future in futures)
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
