@@ -124,9 +124,15 @@ STOPPED = (
 def test_the_node_on_which_megatrons_last_rank_prints_has_the_last_ranks(tmp_path: Path) -> None:
     """``print_rank_last``: step lines come from the last rank alone."""
     (tmp_path / "node-b.log").write_text("".join(ITERATION.format(i=i) for i in range(1, 9)) + STOPPED)
-    (tmp_path / "node-a.log").write_text("[default0]:starting\n[default1]:starting\n[default0]:KeyboardInterrupt\n")
+    other = tmp_path / "node-a.log"
+    sizes = "data-parallel size: 6, context-parallel size: 1, tensor-model-parallel size: 1, pipeline-model-parallel size: 1"
+    other.write_text(f"[default0]:using world size: 6, {sizes}\n[default1]:starting\n")
     found = diagnose(tmp_path)
-    assert list(found.initiator.ranks) == [2, 3]
+    assert list(found.initiator.ranks) == [4, 5]  # the log of a third node is missing
+    assert list(found.initiator.nodes) == ["node-b"]
+    other.write_text("[default0]:starting\n[default1]:starting\n")
+    found = diagnose(tmp_path)
+    assert list(found.initiator.ranks) == []  # nothing tells how many nodes there were
     assert list(found.initiator.nodes) == ["node-b"]
 
 

@@ -12,6 +12,7 @@ from correlator.cascade.ends import stopped_after_the_end
 from correlator.cascade.findings import causes, finding_for, is_everywhere, own_strength
 from correlator.cascade.model import Facts, Finding, Incident
 from correlator.records import Row
+from correlator.untrusted import read_number
 
 #: Strength of a contradiction between ranks of which none is named as the wrong one.
 _UNDECIDED_PEERS = 0.6
@@ -205,7 +206,7 @@ def restarted_alone(facts: Facts) -> Iterator[Finding]:
         families[row.attr("pod").rstrip("0123456789")][row.attr("pod")] = row
     complaining = {node for row in facts.rows if loss_of(facts, row) == "peer" and (node := row.node)}
     for pods in families.values():
-        counts = {name: int(row.attr("restarts")) for name, row in pods.items()}
+        counts = {name: read_number(row.attr("restarts")) or 0 for name, row in pods.items()}
         most = [name for name, count in counts.items() if count == max(counts.values())]
         rest = {count for name, count in counts.items() if name not in most}
         if len(pods) < 3 or len(most) != 1 or len(rest) != 1 or not complaining & set(counts) - set(most):

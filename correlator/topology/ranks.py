@@ -178,14 +178,16 @@ def _only_printer(rows: Sequence[Row], events: frozenset[str]) -> tuple[str, int
 
 
 def _bases_by_printers(top: Topology, rows: Sequence[Row]) -> None:
-    """Bases of the nodes of the first and the last rank, told by what only these print."""
+    """Bases of the nodes of the first and the last rank, told by what only these print.
+
+    The last one has a number only where the size of the world is stated: a node whose log is missing counts too.
+    """
     first, last = _only_printer(rows, _BY_FIRST_RANK), _only_printer(rows, _BY_LAST_RANK)
     if first and first[1] == 0:
         top.base_of_node.setdefault(first[0], 0)
     stated = [n for r in rows for n in _plain(r.attr("world_size"))]
-    if last and last[1] + 1 == top.nproc_per_node:
-        world = max(stated, default=len(top.collected_nodes) * top.nproc_per_node)
-        base = world - top.nproc_per_node
+    if last and stated and last[1] + 1 == top.nproc_per_node:
+        base = max(stated) - top.nproc_per_node
         if base >= 0 and base not in top.base_of_node.values():
             top.base_of_node.setdefault(last[0], base)
 
