@@ -39,7 +39,7 @@ def later_faults(facts: Facts, runs: Sequence[Run]) -> list[Doubt]:
                 continue
             signs = [(run_of(runs, row), row) for row in about if _is_sign(row)]
             placed = [(number, row) for number, row in signs if number is not None]
-            name = f"a card of {_node(facts, test)} failed a test of its memory or arithmetic later"
+            name = f"a card of {facts.job_node(test)} failed a test of its memory or arithmetic later"
             if placed:
                 found += [doubt_at(runs, number, row, f"{name}, and this is its first sign") for number, row in placed]
             else:
@@ -61,7 +61,7 @@ def _is_sign(row: Row) -> bool:
 def _cards(facts: Facts, row: Row) -> list[set[_Card]]:
     """The names of each card that a test speaks of, where it is surely one of this job."""
     listed = [int(number) for number in re.findall(r"\d{1,3}", row.attr("gpus"))]
-    node = _node(facts, row)
+    node = facts.job_node(row)
     if node is None or (row.gpu is None and row.pci_bus_id is None and not listed):
         return []
     if listed:
@@ -69,16 +69,8 @@ def _cards(facts: Facts, row: Row) -> list[set[_Card]]:
     return [_names(facts, row)]
 
 
-def _node(facts: Facts, row: Row) -> str | None:
-    # The logs of a node that holds no rank may lie among the others.
-    nodes = sorted({rank.node for rank in facts.topology.ranks.values() if rank.node}) or facts.topology.nodes
-    if row.node is None:
-        return nodes[0] if len(nodes) == 1 else None
-    return row.node if row.node in nodes else None
-
-
 def _names(facts: Facts, row: Row) -> set[_Card]:
-    node = _node(facts, row)
+    node = facts.job_node(row)
     return _both(facts, {(node, name) for name in (row.gpu, row.pci_bus_id) if name is not None}) if node else set()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from correlator.attribution.save_harm import harmed_saves
 from correlator.cascade.model import Facts, Finding
 from correlator.checkpoints.listed import Listed, compare, size_of
 from correlator.checkpoints.names import step_of
@@ -21,7 +22,7 @@ def place(row: Row) -> str:
 
 def saves_of(facts: Facts, failing: bool) -> tuple[Save, ...]:
     """What the logs say about each save, by steps. ``failing``: a save was open when the job died."""
-    again = _begun_again(facts)
+    again, harmed = _begun_again(facts), harmed_saves(facts)
     places: dict[tuple[int | None, str, int | None], Row] = {}
     marked: dict[tuple[int | None, str, int | None], set[str]] = {}
     for event, mark in (
@@ -50,6 +51,7 @@ def saves_of(facts: Facts, failing: bool) -> tuple[Save, ...]:
             failed="failed" in marks or (failing and not marks & {"finished", "silent end"}),
             near_step=near,
             rewritten=step in again,
+            harm=harmed.get(path if step is None else step),
             at=place(places[step, path, near]),
         )
         for (step, path, near), marks in sorted(

@@ -237,6 +237,13 @@ class Facts:
         """Every rank known to exist."""
         return sorted(self.topology.ranks)
 
+    def job_node(self, row: Row) -> str | None:
+        """The node of a row where it is surely one of this job: logs of nodes that hold no rank may lie among them."""
+        nodes = sorted({rank.node for rank in self.topology.ranks.values() if rank.node}) or self.topology.nodes
+        if row.node is None:
+            return nodes[0] if len(nodes) == 1 else None
+        return row.node if row.node in nodes else None
+
     def step_near(self, time: int | None) -> int | None:
         """The last completed step at some time; without a time, the last of all."""
         steps = [

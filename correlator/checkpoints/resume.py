@@ -21,6 +21,7 @@ from correlator.checkpoints.said import (
     basis,
     durable,
     flaw,
+    harmed,
     merged,
     named,
     path_step,
@@ -31,6 +32,8 @@ from correlator.diagnosis import Resume, ResumeCandidate
 
 MAX_CANDIDATES = 20
 """Checkpoints listed in the answer, newest first."""
+
+_DEEP = "check it deeply before use (correlator checkpoints DIR --deep)"
 
 
 def judge(inventory: Inventory | None, logs: LogSide | None) -> Resume:
@@ -57,12 +60,16 @@ def judge(inventory: Inventory | None, logs: LogSide | None) -> Resume:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A checkpoint on disk with what the logs add: why it is not trusted, and whether its save is confirmed."""
+    """A checkpoint on disk with what the logs add: why it is not trusted, whether its save is confirmed, and in doubt.
+
+    ``harmed``: storage errors surely came while it was written, so only reading all of it makes it safe.
+    """
 
     checkpoint: Checkpoint
     taint: str | None
     confirmed: bool
-    doubt: str = "the logs announce its save and do not confirm it"
+    doubt: str = ""
+    harmed: bool = False
 
     @property
     def usable(self) -> bool:
@@ -87,15 +94,16 @@ def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
         return _none_usable(inventory, weighed, answer)
     chosen = next((one for one in usable if one.confirmed), usable[0])
     best = chosen.checkpoint
-    answer.status, answer.iteration, answer.path = "safe", best.iteration, _full(inventory, best)
+    answer.status = "unknown" if chosen.harmed else "safe"
+    answer.iteration, answer.path = best.iteration, _full(inventory, best)
     finite = ", its numbers are finite as far as read" if best.finite else ""
     answer.reasons.append(f"{_label(best)} is complete{finite}{_lost(best.iteration, logs)}")
     answer.reasons += [f"limit: {problem}" for problem in best.problems]
     answer.reasons += [f"this launch: {note}" for note in fit(best, logs.sizes).notes]
-    if not chosen.confirmed:
-        answer.reasons.append(f"{chosen.doubt}; check it deeply before use")
+    if chosen.doubt:
+        answer.reasons.append(f"{chosen.doubt}; {_DEEP}")
     if logs.storage_errors_during_save:
-        answer.reasons.append("storage reported errors during a save: check it deeply before use")
+        answer.reasons.append("storage reported errors during a save: " + _DEEP)
     answer.reasons += logs.cautions
     newer = weighed[: weighed.index(chosen)][:MAX_CANDIDATES]
     answer.reasons += [f"{_label(one.checkpoint)} is newer, but {_why_not(one)}" for one in newer]
@@ -109,8 +117,10 @@ def _judge_disk(inventory: Inventory, logs: LogSide) -> Resume:
 def _weigh(one: Checkpoint, saves: Mapping[int, Save], logs: LogSide) -> _Weighed:
     said = None if one.iteration is None else saves.get(one.iteration)
     doubtful = taint(one.iteration, logs, finite=one.finite)
+    if harmed(said) is not None:
+        return _Weighed(one, doubtful, False, harmed(said) or "", True)
     if said is None or durable(said, logs):
-        return _Weighed(one, doubtful, True)
+        return _Weighed(one, doubtful, True, said.harm.why if said and said.harm else "")
     return _Weighed(one, doubtful, False, f"the logs announce its save and do not confirm it: {basis(said)}")
 
 
@@ -172,9 +182,9 @@ def _judge_logs(logs: LogSide) -> Resume:
     if good:
         _offer(answer, good[0], states, logs)
     elif states:
-        # A save without a step cannot be placed before or after the trouble.
-        undated = any(arrived and save.step is None for save, arrived, _ in states)
-        answer.status = "unknown" if undated else "unsafe"
+        # A save without a step cannot be placed before or after the trouble; one in doubt may be whole.
+        undecided = any(arrived and (save.step is None or harmed(save)) for save, arrived, _ in states)
+        answer.status = "unknown" if undecided else "unsafe"
         answer.reasons += [flaw(save, doubt) for save, _, doubt in states[:MAX_CANDIDATES]]
         answer.reasons.append("no older one is in these logs; look in the save folder (--checkpoints DIR)")
     else:
@@ -189,7 +199,7 @@ _State = tuple[Save, bool, str | None]
 
 def _states(logs: LogSide) -> list[_State]:
     """Everything the logs say was saved, loaded or listed; newest first."""
-    states = [(save, durable(save, logs), taint(save.step, logs, finite=None)) for save in merged(logs)]
+    states = [(save, durable(save, logs), taint(save.step, logs, finite=None) or harmed(save)) for save in merged(logs)]
     loads = [replace(load, step=path_step(load.step, load.path)) for load in logs.loads]
     failed = {key for load in loads if load.failed for key in (load.step, load.path) if key is not None}
     known = {save.step for save, _, _ in states}
@@ -207,6 +217,8 @@ def _offer(answer: Resume, best: Save, states: Sequence[_State], logs: LogSide) 
     """Fills the answer with the save that can be used, and why the newer ones cannot."""
     answer.status, answer.iteration, answer.path = "safe", best.step, best.path
     answer.reasons.insert(0, f"{named(best)}: {basis(best)}{_lost(best.step, logs)}; the files were not looked at")
+    if best.harm is not None:
+        answer.reasons.append(f"{best.harm.why}; {_DEEP}")
     for save, _, doubt in states:
         if save is best:
             break
@@ -266,7 +278,7 @@ def _why_not(weighed: _Weighed) -> str:
         return weighed.taint
     if one.complete is None:
         return f"not decidable: {one.problems[0] if one.problems else 'not checked'}"
-    return weighed.doubt
+    return f"{weighed.doubt}; {_DEEP}" if weighed.harmed else weighed.doubt
 
 
 def _label(one: Checkpoint) -> str:

@@ -11,12 +11,21 @@ from correlator.checkpoints.names import rank_in_series, step_of
 
 
 @dataclass(frozen=True)
+class Harm:
+    """What may have spoiled a save that was reported as done, as a clause; ``sure``: it surely came meanwhile."""
+
+    why: str
+    sure: bool
+
+
+@dataclass(frozen=True)
 class Save:
     """What the logs say about one save. ``step`` and ``path`` may both be unknown: a bare "Saving checkpoint...".
 
     ``scheduled_async``: only handed to a background writer, which is no sign that it arrived. ``near_step``: the last
     step printed before the line, for a save that states none. ``listed``: how a listing shows it. ``rewritten``: it was
-    whole, and a later run began to write it anew and did not finish. ``at``: file and line of what proves most.
+    whole, and a later run began to write it anew and did not finish. ``harm``: storage errors meanwhile. ``at``: file
+    and line of what proves most.
     """
 
     step: int | None = None
@@ -28,6 +37,7 @@ class Save:
     near_step: int | None = None
     listed: Listed | None = None
     rewritten: bool = False
+    harm: Harm | None = None
     at: str = ""
 
 
@@ -114,6 +124,7 @@ def merged(logs: LogSide) -> list[Save]:
             save.near_step if known.near_step is None else known.near_step,
             None,
             known.rewritten or save.rewritten,
+            known.harm or save.harm,
             save.at if save.finished or save.failed or not known.at else known.at,
         )
     kept = list(found.values())
@@ -189,6 +200,11 @@ def taint(step: int | None, logs: LogSide, *, finite: bool | None) -> str | None
 def suspected(step: int | None, logs: LogSide) -> Suspicion | None:
     """The suspicion that the numbers of this step's save are wrong without a sign."""
     return next((s for s in logs.suspicions if s.kind == "silent" and step is not None and s.covers(step)), None)
+
+
+def harmed(save: Save | None) -> str | None:
+    """Why what was reported as saved may not be stored, where that is more than a possibility of the clocks."""
+    return save.harm.why if save is not None and save.harm is not None and save.harm.sure else None
 
 
 def _in(place: str) -> str:

@@ -132,10 +132,11 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ``title``: the text that people paste, or the failure in words. ``emitter``: the folder of the file, who prints it.
     ``priority``: the larger wins when several match one row. ``class_everywhere_at_start``: the class to use when
     nearly all ranks show it before the first training step. ``loss``: how a waiting rank lost the others: its patience
-    ran out, or the connection to a peer was gone. ``sources``: where the facts come from. ``affects``: systems and
-    versions. ``lookalikes``: what it is mistaken for; ``apart``: by look-alike, what tells the two apart, where the
-    look-alike's own signs do not say it. ``related``: other entries worth reading. ``supersedes``: what this one
-    explains when both are about the same ranks or nodes.
+    ran out, or the connection to a peer was gone. ``loses_writes``: an expression for what in the line says that data
+    taken for written may not be stored; empty where none is lost. ``sources``: where the facts come from. ``affects``:
+    systems and versions. ``lookalikes``: what it is mistaken for; ``apart``: by look-alike, what tells the two apart,
+    where the look-alike's own signs do not say it. ``related``: other entries worth reading. ``supersedes``: what this
+    one explains when both are about the same ranks or nodes.
     """
 
     id: _Slug
@@ -150,6 +151,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     status: Status
     class_everywhere_at_start: SignatureClass | None = None
     loss: Literal["timeout", "peer"] | None = None
+    loses_writes: str = ""
     sources: tuple[_Text, ...]
     literals: tuple[PrintedText, ...] = ()
     mechanism: _Text
@@ -224,6 +226,7 @@ def parse_signature(text: str, name: str) -> Signature:
 
 def _regexes(signature: Signature) -> Iterator[tuple[str, str]]:
     yield "match.regex", signature.match.regex
+    yield "loses_writes", signature.loses_writes
     for rule in signature.arithmetic:
         yield from (("arithmetic.capture", regex) for regex in rule.capture)
 
