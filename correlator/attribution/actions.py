@@ -7,13 +7,13 @@ import shlex
 
 from correlator.attribution.sources import heard_ranks, kernel_log_nodes
 from correlator.cascade.model import Facts, Finding
-from correlator.diagnosis import Action, StepKind, Verify
+from correlator.diagnosis import Action, Verify
 from correlator.phrases import named_ranks
 from correlator.signatures import Signature
 
-#: Order of the steps: what only looks comes before what changes something.
-_ORDER: tuple[StepKind, ...] = ("read-only", "changes-config", "disruptive")
 _STEPS = 5
+#: What the reader of a diagnosis has just done.
+_DONE = "correlator diagnose LOGS"
 
 
 def actions_for(
@@ -24,11 +24,10 @@ def actions_for(
     ``advice``: the step that follows from the job's own numbers, if any.
     """
     values = _values(facts, chosen, job_id)
-    steps = sorted(signature.fix if signature else (), key=lambda step: _ORDER.index(step.kind))
     actions = [
         Action.of(step.kind, step.do, _filled(step.command, values), step.why, step.stopgap)
-        for step in steps
-        if not (facts.recorded.ranks and "flight recorder" in step.do)
+        for step in (signature.steps if signature else ())
+        if step.command != _DONE and not (facts.recorded.ranks and "flight recorder" in step.do)
     ]
     if advice:
         actions.insert(0, Action.of("changes-config", advice, why="worked out on the numbers in these logs"))

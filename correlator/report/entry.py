@@ -102,8 +102,7 @@ class Part:
 def in_short(entry: Signature) -> tuple[str, ...]:
     """What the line means for the reader, and where to begin: two sentences."""
     meaning = _WITHOUT_CAUSE.get(entry.role) or _AS_CAUSE[entry.class_]
-    begin = next((step for step in entry.fix if step.kind == "read-only"), entry.fix[0] if entry.fix else None)
-    step = _spelt(begin.do).rstrip(".") if begin else ""
+    step = _spelt(entry.steps[0].do).rstrip(".") if entry.fix else ""
     return meaning, *([f"Begin with: {step}" + ("" if step.endswith("?") else ".")] if step else [])
 
 
@@ -146,7 +145,7 @@ def _parts(found: Explained) -> Iterator[Part]:
     yield Part("It is this if", bullets=entry.confirm)
     yield Part("It is something else if", bullets=entry.contradicts)
     yield Part("The one experiment", prose=_some(_spelt(entry.control)))
-    yield Part("Fix", prose=_some(_own_values(entry)), steps=tuple(map(_action, entry.fix)))
+    yield Part("Fix", prose=_some(_own_values(entry)), steps=tuple(map(_action, entry.steps)))
     yield Part("Why that works", prose=_some(entry.why_it_works))
     yield Part("Fixed when", prose=_some(entry.verify))
     yield Part("Resume", prose=_some(entry.resume))

@@ -40,6 +40,9 @@ ROLES: tuple[str, ...] = ("cause", "symptom", "teardown", "context")
 #: leave room for a content match in the later links of an exception chain.
 CONTENT_PRIORITY = 20
 
+#: What only looks comes before what changes the next run, and that before what touches a running system.
+_STEP_ORDER: tuple[StepKind, ...] = ("read-only", "changes-config", "disruptive")
+
 _Slug = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -180,6 +183,11 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def inferred(self) -> bool:
         """Whether no line shows it: a finding of the causal rules (a silent rank, a lost node)."""
         return bool(self.match.events) and all(event.startswith("inferred.") for event in self.match.events)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the fix in the order in which to take them; of one kind as the file has them."""
+        return tuple(sorted(self.fix, key=lambda step: _STEP_ORDER.index(step.kind)))
 
     @property
     def is_fallback(self) -> bool:
